@@ -1,8 +1,8 @@
 // Benchmarks AdamW on the CPU in every state format, the other update rules and the gradient norm of a tile, and compares them with the
-// memory bandwidth. Each iteration runs the loop under test and its ceiling one after the other on the same pages with the same threads;
-// figures are medians over the iterations, so that drift of the machine hits both.
+// memory bandwidth. Each iteration runs the loop under test and a ceiling (a simple loop bounded by memory) one after the other on the same
+// pages with the same threads; figures are medians over the iterations, so that drift of the machine hits both.
 //   adamw: bytes per parameter = gradient, weight, state read + weight, state written (f32: 28). Ceiling: in-place a[i] += s * b[i], 12
-//          bytes per element. .../other_slot writes the next generation's slot past the caches; x_in_place is its time divided by that of
+//          bytes per element. .../other_slot writes the next generation's slot past the caches; x_in_place is its time over that of
 //          the same update in place, which is a third loop of the same iteration.
 //   rules: in place, f32: 12 bytes per parameter and 8 for each array of state. Ceiling: as for adamw.
 //   norm:  4 bytes per element. Ceiling: a plain sum of the same floats.
@@ -18,24 +18,24 @@
 #include <utility>
 #include <vector>
 
-#include "app/node/axpy.h"
 #include "device/memory_pool.h"
 #include "device/stream.h"
 #include "optim/adamw_tile.h"
 #include "optim/rules/settings.h"
 #include "optim/tile_values.h"
+#include "trainer/node/axpy.h"
 
 namespace spillway {
 namespace {
 
-using app::axpy;
 using optim::Isa;
+using trainer::axpy;
 
 constexpr i64 kTiles = 6104;
 constexpr i64 kParameters = kTiles * optim::kTileElems;  // 100 million parameters
 constexpr i64 kGrainElems = 1 << 16;
 
-// Adds into 64 sums, so that the latency of an addition does not limit the speed.
+// Adds the floats into 64 sums, so that the latency of an addition does not limit the speed.
 float plain_sum(const float* a, i64 n) {
   float sum[64] = {};
   for (i64 i = 0; i + 64 <= n; i += 64) {
@@ -44,8 +44,8 @@ float plain_sum(const float* a, i64 n) {
   return std::accumulate(sum, sum + 64, 0.0f);
 }
 
-// One allocation of huge pages for all benchmarks: gradients, one slot of weights and state, a second slot; behind them the arrays of the
-// ceilings.
+// Holds one allocation of huge pages for all benchmarks: gradients, one slot of weights and
+// state, and a second slot. The arrays of the ceilings lie behind the slots.
 struct Bench {
   static constexpr i64 kRowFloats = 8 * kParameters;
   MemoryPool pool{"bench", kUnlimited};
@@ -82,7 +82,7 @@ struct Loop {
   double bytes = 0;
 };
 
-/// Measures `loop` and its ceiling. If `reference` is given, it does the same work in place, and its time is compared too.
+/// Measures `loop` and its ceiling. A `reference`, if given, does the same work in place, and its time is compared too.
 void beside(benchmark::State& state, const Loop& loop, const Loop& ceiling, const std::function<void()>& reference = {}) {
   const StreamScope scope(Bench::get().stream);
   loop.body(), ceiling.body();
@@ -131,7 +131,7 @@ void update_all(const optim::StateFormat& f, Slot old, Slot next, Isa isa) {
   });
 }
 
-// Fills a slot with numbers of ordinary size: the CPU handles results too small for a normal float slowly (microcode assists).
+// Fills a slot with numbers of ordinary size, because the CPU handles denormal results slowly (microcode assists).
 void initialize(const optim::StateFormat& f, Slot slot) {
   constexpr u32 kGradientBits = 0x3a833a83;  // the bits of 1e-3 as one fp32, or of two bf16
   auto* gradient = reinterpret_cast<u32*>(Bench::get().base);

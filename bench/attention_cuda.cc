@@ -6,7 +6,7 @@
 #include <string>
 
 #include "bench/gpu_cuda.h"
-#include "kernels/attention/attention_library.h"
+#include "kernels/sequence/attention_library.h"
 
 namespace spillway::bench {
 namespace {

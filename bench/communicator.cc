@@ -24,7 +24,7 @@ namespace {
 constexpr i64 kBytes = 64 * kMiB;
 constexpr int kMostRanks = 4;
 
-// The buffers of all ranks, whole and parts, and those of the copy; all lie in pages of the same kind.
+// Holds the buffers of all ranks, whole and parts, and those of the copy. All of them lie in pages of the same kind.
 struct Bench {
   MemoryPool pool{"bench", kUnlimited};
   int threads;
@@ -61,7 +61,7 @@ double seconds(const std::function<void()>& body) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Makes one call on every rank and waits until all are done.
+// Makes one call on every rank and waits until all calls are done.
 void on_all(Bench& bench, const std::function<Event(Communicator&, int)>& call) {
   std::vector<Event> events;
   for (int r = 0; r < bench.ranks(); ++r) events.push_back(call(*bench.ends[static_cast<size_t>(r)], r));

@@ -42,7 +42,7 @@ struct Bench {
   int part_elems() const { return static_cast<int>(parts[1] / 4); }
 };
 
-// Returns the time in seconds from when all ranks are ready to when this rank is done.
+// Returns the time in seconds from the moment when all ranks are ready until this rank is done.
 double seconds(const std::function<void()>& body) {
   MPI_Barrier(MPI_COMM_WORLD);
   const auto start = std::chrono::steady_clock::now();

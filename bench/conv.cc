@@ -10,8 +10,8 @@
 
 #include "device/arena.h"
 #include "device/memory_pool.h"
-#include "kernels/convolution/conv.h"
-#include "kernels/matmul/matmul.h"
+#include "kernels/images/conv.h"
+#include "kernels/products/matmul.h"
 #include "models/model.h"
 #include "models/presets.h"
 #include "models/resnet.h"
@@ -30,8 +30,8 @@ struct Layer {
   ConvShape shape;
 };
 
-// Layers of ResNet-18 at 224x224 (4 images; 32 for layers that repeat) and at 32x32 (32 images), and the tutorial network's second
-// convolution.
+// Lists layers of ResNet-18 at 224x224 (4 images; 32 for layers that repeat) and at 32x32 (32
+// images), and the second convolution of PyTorch's CIFAR-10 tutorial network.
 const Layer kLayers[] = {{"resnet18/stem@224", {4, 3, 64, 1, 224, {7, 2, 3}}},
                          {"resnet18/layer1@224", {32, 64, 64, 1, 56, {3, 1, 1}}},
                          {"resnet18/layer2.0@224", {4, 64, 128, 1, 56, {3, 2, 1}}},
@@ -61,7 +61,7 @@ double seconds(F work) {
 
 enum class Part { forward, input_gradient, weight_gradient };
 
-// One convolution, or one of its gradients, and a matrix product of the same dimensions.
+// Holds one convolution, or one of its gradients, and a matrix product of the same dimensions.
 class Work {
  public:
   Work(const ConvShape& s, Part part) : s_(s), part_(part), at_(s.positions()) {

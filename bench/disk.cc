@@ -22,7 +22,7 @@ using offload::TileRange;
 
 constexpr i64 kTileBytes = 3 * 64 * kKiB;  // master, m and v of 16 Ki parameters
 constexpr i64 kChunkTiles = 16;            // as many tiles per chunk as in parallel/plan/plan.cc
-constexpr int kBuffers = 12;               // as many buffers as in src/app/planner.cc
+constexpr int kBuffers = 12;               // as many buffers as in src/trainer/plan/planner.cc
 constexpr size_t kReadAhead = 4;           // as many chunks read ahead as in parallel/state/stepper.cc
 
 i64 mebibytes_each_way() {

@@ -1,7 +1,7 @@
 // Benchmarks matrix products with few rows of A, as in text generation, against the memory bandwidth, for weights of Qwen2.5-0.5B and
-// GPT-2. Each iteration runs the product, the same with five rows (too many for the special path, so packed as one row would be without it)
-// and the ceilings in turn, each on all CPUs; counters are medians, so that drift of the machine hits all. Each weight has several copies,
-// together larger than the caches, which are used in turn.
+// GPT-2. Products with up to four rows take a special path. Each iteration runs the product, the same product with five rows (which is
+// packed, as one row would be without that path) and the ceilings in turn, each on all CPUs; counters are medians, so that drift of the
+// machine hits all. Each weight has several copies, together larger than the caches, which are used in turn.
 //   GB/s: bytes of weights divided by the time of the product. packed_GB/s: with five rows. Ceilings: read_GB/s, a plain sum, which only
 //   reads, as a product does; axpy_GB/s, in-place a[i] += s * b[i], 12 bytes per element, which `spillway bench memory` shows.
 //   share: GB/s in percent of read_GB/s.
@@ -14,18 +14,18 @@
 #include <thread>
 #include <vector>
 
-#include "app/node/axpy.h"
 #include "device/memory_pool.h"
 #include "device/stream.h"
-#include "kernels/matmul/gemm_few_rows.h"
-#include "kernels/matmul/matmul.h"
+#include "kernels/products/gemm_few_rows.h"
+#include "kernels/products/matmul.h"
+#include "trainer/node/axpy.h"
 
 namespace spillway {
 namespace {
 
 constexpr i64 kGrain = 1 << 16, kCached = 192 * kMiB, kPacked = kernels::gemm::kFewRows + 1;
 
-// The shapes of the products: rows, outputs, inputs.
+// Lists the shapes of the products: rows, outputs, inputs.
 constexpr std::array<i64, 3> kShapes[] = {{1, 896, 4864},   {4, 896, 4864}, {1, 4864, 896}, {1, 151936, 896},
                                           {4, 151936, 896}, {1, 768, 768},  {1, 3072, 768}, {1, 768, 3072}};
 
@@ -92,12 +92,12 @@ void few_rows(benchmark::State& state, const Row& row) {
     packed.push_back(bytes / product(kPacked));
     read.push_back(static_cast<double>(4 * elems) * 1e-9 / seconds([&] {
                      stream.for_ranges(elems, kGrain, [&](i64 from, i64 to) {
-                       benchmark::DoNotOptimize(app::plain_sum(a.data<float>() + from, to - from));
+                       benchmark::DoNotOptimize(trainer::plain_sum(a.data<float>() + from, to - from));
                      });
                    }));
-    axpy.push_back(app::kAxpyBytes * static_cast<double>(elems) * 1e-9 / seconds([&] {
+    axpy.push_back(trainer::kAxpyBytes * static_cast<double>(elems) * 1e-9 / seconds([&] {
                      stream.for_ranges(elems, kGrain, [&](i64 from, i64 to) {
-                       app::axpy(a.data<float>() + from, b.data<float>() + from, to - from, 1e-9F);
+                       trainer::axpy(a.data<float>() + from, b.data<float>() + from, to - from, 1e-9F);
                      });
                    }));
   }

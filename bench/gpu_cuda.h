@@ -1,5 +1,6 @@
-// The common parts of the GPU benchmarks: memory and a queue on the GPU, times measured by the GPU's clock, runs in turn with a reference,
-// and a verdict at the end. Included by *_cuda.cc files alone. SPILLWAY_BENCH_TINY=1 selects sizes that an emulated GPU handles at once.
+// Provides the common parts of the GPU benchmarks: memory and a queue on the GPU, times measured by the GPU's clock, runs in turn with a
+// reference, and a verdict at the end. Included by *_cuda.cc files alone. SPILLWAY_BENCH_TINY=1 selects sizes that an emulated GPU handles
+// at once.
 #pragma once
 #include <benchmark/benchmark.h>
 
@@ -23,7 +24,7 @@ using Work = std::function<void()>;
 
 inline bool tiny() { return std::getenv("SPILLWAY_BENCH_TINY") != nullptr; }
 
-/// Returns why nothing can be measured on this machine; empty if it has a GPU.
+/// Returns why nothing can be measured on this machine, or an empty text if the machine has a GPU.
 inline std::string why_no_gpu() {
   const GpuReport report = query_gpus();
   return report.gpus.empty() ? report.problem : report.gpus[0].problem;
@@ -41,7 +42,7 @@ class Gpu {
   const Stream& stream() const { return stream_; }
   const GpuQueue& queue() const { return queue_; }
 
-  /// Returns the time of one run in seconds, when `times` runs are put on the queue at once.
+  /// Returns the time of one run in seconds. `times` runs are put on the queue at once.
   double seconds(const Work& work, int times) const {
     cuda_check(cudaEventRecord(begin_.get(), queue_.handle()), "cudaEventRecord");
     for (int i = 0; i < times; ++i) work();
@@ -51,14 +52,14 @@ class Gpu {
     cuda_check(cudaEventElapsedTime(&milliseconds, begin_.get(), end_.get()), "cudaEventElapsedTime");
     return milliseconds * 1e-3 / times;
   }
-  /// Returns how many runs to queue at once, so that the queue is never empty and its start and end do not matter. Runs the work a few
-  /// times to find out.
+  /// Returns how many runs to queue at once, so that the queue is never empty and its start
+  /// and end do not matter. Runs the work a few times to find that number.
   int times_for(const Work& work) const {
     work();
     return tiny() ? 1 : std::clamp(static_cast<int>(3e-3 / seconds(work, 3)), 2, 200);
   }
 
-  /// Returns a tensor of numbers between -1 and 1, f32 or bf16 (with zeros the GPU would use less power, and so run faster).
+  /// Returns a tensor of numbers between -1 and 1, f32 or bf16. With zeros the GPU would use less power, and so run faster.
   Tensor numbers(const Shape& shape, DType dtype) const {
     constexpr i64 kBlock = 1 << 20;
     std::vector<float> block(static_cast<size_t>(std::min(kBlock, shape.elems())));
@@ -119,7 +120,7 @@ inline std::vector<double> in_turn(benchmark::State& state, const Gpu& gpu, cons
 /// Collects each benchmark's share of its ceiling and prints whether all reach the promised share.
 class Verdict {
  public:
-  /// `promised` and the shares are in percent.
+  /// `promised`, the share of the measured peak rate that all benchmarks should reach, is in percent.
   Verdict(std::string what, double promised, std::string ceiling)
       : what_(std::move(what)), ceiling_(std::move(ceiling)), promised_(promised) {}
   void add(const std::string& name, double share) {
@@ -143,7 +144,7 @@ inline void add(const std::string& name, const std::function<void(benchmark::Sta
   benchmark::RegisterBenchmark(name.c_str(), run)->UseManualTime()->Unit(benchmark::kMicrosecond)->Iterations(tiny() ? 1 : 15);
 }
 
-/// Runs the benchmarks that `add_all` adds, or prints why that is impossible here. Returns the program's exit status.
+/// Runs the benchmarks that `add_all` adds, or prints why this machine cannot run them. Returns the program's exit status.
 inline int run_benches(int argc, char** argv, const std::function<void()>& add_all, const Verdict& verdict = Verdict("", 0, "")) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;

@@ -1,6 +1,6 @@
 // Benchmarks the CPU's work for a block apart from launching its kernels: the tape, shapes and memory of a forward and a backward, run on
 // the meta device, where kernels do nothing. The counter beside it is the time that an H200's 989 dense bf16 TFLOP/s (NVIDIA's data sheet)
-// need for the block's products: as long as the CPU needs less time, launches included, it runs ahead of the GPU.
+// need for the block's products. As long as the CPU needs less time, launches included, the CPU runs ahead of the GPU.
 #include <benchmark/benchmark.h>
 
 #include "device/arena.h"

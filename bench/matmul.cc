@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "device/memory_pool.h"
-#include "kernels/matmul/instruction_sets.h"
-#include "kernels/matmul/matmul.h"
+#include "kernels/products/instruction_sets.h"
+#include "kernels/products/matmul.h"
 
 namespace spillway {
 namespace {
@@ -60,7 +60,7 @@ Tensor filled(i64 rows, i64 columns, bool transposed) {
   return transposed ? t.transpose(0, 1) : t;
 }
 
-// oneDNN's product of the same tensors, with its own threads.
+// Holds oneDNN's product of the same tensors, which runs on oneDNN's own threads.
 class Reference {
  public:
   Reference(const Tensor& a, const Tensor& b, const Tensor& c)
@@ -87,8 +87,8 @@ class Reference {
   dnnl::matmul product_;
 };
 
-// Times a run. Idle threads of OpenMP keep spinning on the cores for a while after each of oneDNN's products, and so do our pool's: first
-// let them fall asleep, then wake the side to be measured with one run, and time the next.
+// Times one run. Idle threads of OpenMP keep spinning on the cores for a while after each of oneDNN's products, and so do our pool's. So
+// this function first lets them fall asleep, then wakes the side to be measured with one run, and times the next run.
 template <class F>
 double seconds(F work) {
   std::this_thread::sleep_for(std::chrono::milliseconds(5));

@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "bench/gpu_cuda.h"
-#include "kernels/matmul/matmul.h"
-#include "kernels/matmul/matmul_plan_cuda.h"
+#include "kernels/products/matmul.h"
+#include "kernels/products/matmul_plan_cuda.h"
 
 namespace spillway::bench {
 namespace {
@@ -22,8 +22,8 @@ Verdict& verdict() {
   return one;
 }
 
-// The product C[m, n] = A[m, k] B[k, n]; a flipped operand is stored transposed. A pitch of A or C is counted in elements as stored; 0
-// means that rows have no gaps.
+// Describes the product C[m, n] = A[m, k] B[k, n]; a flipped operand is stored transposed. A pitch
+// of A or C is counted in elements as stored; 0 means that rows have no gaps.
 struct Product {
   std::string name;
   i64 m, n, k;
@@ -41,7 +41,7 @@ Tensor operand(const Gpu& gpu, i64 rows, i64 columns, bool flip, i64 pitch) {
   return gpu.numbers({rows, pitch}, DType::bf16).slice(1, 0, columns);
 }
 
-// Describes such a matrix as matmul_cuda.cu does; BLAS's columns are our rows.
+// Describes a matrix as matmul_cuda.cu does: BLAS stores columns, so its columns are our rows.
 kernels::BlasMatrix columns_of(i64 rows, i64 columns, bool flip, i64 pitch, DType dtype) {
   const i64 inner = flip ? rows : columns, bytes = std::gcd(inner, pitch) * size_of(dtype), alignment = std::gcd(bytes, i64{16});
   return {inner, flip ? columns : rows, pitch, flip, alignment};
@@ -58,7 +58,7 @@ kernels::MatmulKey key_of(const Product& p) {
           kernels::matmul_workspace_bytes(p.m, p.n, p.k, DType::bf16, p.out)};
 }
 
-// The algorithms of cuBLASLt on the same operands.
+// Holds the algorithms of cuBLASLt for the operands that our product uses.
 class Theirs {
  public:
   Theirs(const Gpu& gpu, const Product& p, const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out)
@@ -157,8 +157,8 @@ void add_linear(const std::string& name, i64 tokens, i64 inputs, i64 outputs, bo
   }
 }
 
-// Adds the logits' products. Logits are fp32 and computed some columns at a time (kernels::logits_cut); their bf16 gradients are stored at
-// the begin of the logits' rows (ops/loss.cc).
+// Adds the products that make the logits and their gradients. Logits are fp32 and computed some columns at a time
+// (kernels::logits_cut); their bf16 gradients are stored at the begin of the logits' rows (ops/losses/loss.cc).
 void add_head(const std::string& name, i64 tokens, i64 width, i64 vocabulary) {
   const i64 columns = std::min<i64>(vocabulary / 64 * 64, 4096), gradients = 2 * columns;
   const std::vector<Product> all{{name + "/forward", tokens, columns, width, false, true, false, DType::f32, 0, columns},

@@ -6,11 +6,11 @@
 
 #include "bench/gpu_cuda.h"
 #include "kernels/accumulate.h"
-#include "kernels/cross_entropy.h"
-#include "kernels/elementwise.h"
-#include "kernels/embedding.h"
-#include "kernels/norm.h"
-#include "kernels/rope.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/losses/cross_entropy.h"
+#include "kernels/rows/norm.h"
+#include "kernels/sequence/embedding.h"
+#include "kernels/sequence/rope.h"
 #include "optim/adamw_gpu.h"
 #include "optim/tile_values.h"
 
@@ -44,7 +44,7 @@ void beside_copy(benchmark::State& state, const std::string& name, const std::fu
   verdict().add(name, 100 * rate / top);
 }
 
-// Returns the bytes of all these tensors, each read or written once.
+// Returns the bytes of all these tensors. Each tensor counts once, as read or written.
 double bytes_of(std::initializer_list<Tensor> all) {
   double bytes = 0;
   for (const Tensor& t : all) bytes += static_cast<double>(t.bytes());

@@ -1,4 +1,4 @@
-# libspillway.so for other people's programs: all rooms in one shared library, their headers, and what finds them: find_package(spillway) with
+# libspillway.so for other people's programs: all rooms in one shared library, the headers for programs, and what finds them: find_package(spillway) with
 # spillway::spillway, and pkg-config. Everything of the rooms' own that they link stays inside, so that a consumer needs nothing but this.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -15,9 +15,17 @@ target_include_directories(spillway_library INTERFACE $<INSTALL_INTERFACE:${CMAK
 set_target_properties(spillway_library PROPERTIES OUTPUT_NAME spillway EXPORT_NAME spillway VERSION ${PROJECT_VERSION} SOVERSION 0)
 
 install(TARGETS spillway_library EXPORT spillway LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
-# Not what one .cc alone includes once for each instruction set, nor what needs CUDA's own headers.
-set(headers FILES_MATCHING PATTERN "*.h" PATTERN "*_inl.h" EXCLUDE PATTERN "*_cuda.h" EXCLUDE PATTERN "*_paths.h" EXCLUDE)
-install(DIRECTORY src/ offload optim parallel DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/spillway COMPONENT development ${headers})
+include(${CMAKE_CURRENT_LIST_DIR}/public_headers.cmake)
+with_includes(headers ${SPILLWAY_PUBLIC_HEADERS})
+foreach(header ${headers})
+  get_filename_component(folder ${header} DIRECTORY)
+  string(REGEX REPLACE "^src/" "" folder ${folder})
+  install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/spillway/${folder} COMPONENT development)
+endforeach()
+list(TRANSFORM SPILLWAY_PUBLIC_HEADERS REPLACE "(.+)" "#include \"\\1\"" OUTPUT_VARIABLE includes)
+list(REVERSE includes)
+list(JOIN includes "\n" includes)
+file(CONFIGURE OUTPUT public_headers.inc CONTENT "@includes@\n" @ONLY)  # tests/consumer compiles them
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/spillway)
 install(EXPORT spillway NAMESPACE spillway:: FILE spillway-config.cmake DESTINATION ${package} COMPONENT development)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/spillway-config-version.cmake COMPATIBILITY ExactVersion)

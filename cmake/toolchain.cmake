@@ -11,6 +11,7 @@ endif()
 option(SPILLWAY_TESTS "build the tests" ON)
 option(SPILLWAY_BENCH "build the benchmarks" ON)
 option(SPILLWAY_UNITY "compile several files of a room as one: builds in less than half of the time" ON)
+option(SPILLWAY_DEV "compile src/trainer and src/app file by file, for those who change them" OFF)
 set(SPILLWAY_CUDA AUTO CACHE STRING "AUTO, ON, OFF or EMULATED: GPU code compiled for the CPU, for tests")
 set(SPILLWAY_SANITIZE "" CACHE STRING "value of -fsanitize=, for example address,undefined or thread")
 

@@ -11,7 +11,7 @@
 #include "models/presets.h"
 #include "models/weights.h"
 #include "nn/measure.h"
-#include "ops/operators.h"
+#include "ops/elementwise/operators.h"
 #include "optim/schedule.h"
 #include "tensor/create.h"
 

@@ -92,7 +92,7 @@ void conv_rank(parallel::Communicator& ranks, const std::vector<MicroBatch>& chu
         ahead.sent = ranks.send(bytes_of(ahead.output.value), 1, k);
       }
       if (k == 0) continue;
-      InFlight done = std::move(flights[static_cast<size_t>(k - 1)]);  // it is released at the end of this iteration
+      InFlight done = std::move(flights[static_cast<size_t>(k - 1)]);  // the chunk's state is released at the end of this iteration
       const Tensor gradient = empty(done.output.shape(), DType::f32);
       ranks.receive(bytes_of(gradient), 1, k - 1).wait();
       done.sent.wait();

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "data/loader.h"
+#include "data/loader/loader.h"
 #include "eager/optimizer.h"
 #include "models/model.h"
 #include "models/presets.h"
@@ -36,7 +36,7 @@ std::span<std::byte> bytes_of(const Tensor& tensor) { return std::as_writable_by
 class Trainer {
  public:
   Trainer(parallel::Communicator& ranks, const data::Loader& loader) : ranks_(ranks), loader_(loader), weights_(model_) {
-    // 1. All ranks start with the same weights. Every rank draws the same ones, but rank 0's are broadcast to be sure.
+    // 1. All ranks start with the same weights. Every rank draws the same values, but those of rank 0 are broadcast to be sure.
     models::fill(model_, models::ScratchWeights(1337));
     for (const auto& p : model_.parameters) ranks_.broadcast(bytes_of(p->value()), 0).wait();
     // 4. The gradients need only this collective. It runs whenever backward has finished the gradient of a parameter. Afterwards every rank
@@ -68,7 +68,7 @@ class Trainer {
     nn::Context context;
     context.batch = &batch.micro_batches[0];
     context.tape = &tape;
-    context.loss_factor = 1 / targets;  // so that the sum over all ranks is the gradient of the mean loss
+    context.loss_factor = 1 / targets;  // makes the sum over all ranks the gradient of the mean loss
     const nn::Variable loss = nn::run(model_, context);
     optimizer_.zero_grad();
     loss.backward();

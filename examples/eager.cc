@@ -4,10 +4,10 @@
 
 #include "autograd/no_grad.h"
 #include "eager/optimizer.h"
-#include "ops/linear.h"
-#include "ops/operators.h"
-#include "ops/reduce.h"
-#include "ops/shape.h"
+#include "ops/elementwise/operators.h"
+#include "ops/layout/shape.h"
+#include "ops/products/linear.h"
+#include "ops/rows/reduce.h"
 #include "tensor/create.h"
 #include "tensor/print.h"
 
@@ -41,7 +41,7 @@ int main() {
     if (step % 10 == 0) std::cout << "step " << step << "  loss " << loss.value.item() << "\n";
   }
 
-  const autograd::NoGrad looking;  // nothing is recorded from here on
+  const autograd::NoGrad looking;  // no operation is recorded from here on
   autograd::Tape tape(&weights);
   std::cout << "loss " << loss_of(tape).value.item() << ", weight " << weight->value() << ", bias " << bias->value() << "\n";
 }

@@ -87,7 +87,7 @@ void first_rank(parallel::Communicator& ranks, const std::vector<MicroBatch>& ba
     }
     for (int k = 0; k < kMicroBatches; ++k) {
       const Tensor gradient = empty(kSeam, DType::f32);
-      ranks.receive(bytes_of(gradient), 1, k).wait();  // 4. Its gradient comes back; backward continues from here.
+      ranks.receive(bytes_of(gradient), 1, k).wait();  // 4. The activation's gradient comes back; backward goes on from it.
       sent[static_cast<size_t>(k)].wait();
       tapes[static_cast<size_t>(k)]->backward(outputs[static_cast<size_t>(k)], gradient);
     }
@@ -105,7 +105,7 @@ std::vector<double> last_rank(size_t begin, parallel::Communicator* first, const
       autograd::Tape tape(&part.gradients());
       nn::Variable x;
       if (first) {
-        x = tape.input(empty(kSeam, DType::f32));  // 2. Here the activation is an input, whose gradient the tape keeps.
+        x = tape.input(empty(kSeam, DType::f32));  // 2. On rank 1 the activation is an input, whose gradient the tape keeps.
         first->receive(bytes_of(x.value), 0, k).wait();
       }
       const nn::Variable loss = part.forward(x, batches[static_cast<size_t>(k)], tape);

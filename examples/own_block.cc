@@ -8,9 +8,9 @@
 #include <iostream>
 
 #include "base/error.h"
-#include "data/own_samples.h"
+#include "data/loader/own_samples.h"
 #include "nn/layers.h"
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 #include "trainer/trainer.h"
 
 using namespace spillway;
@@ -19,7 +19,7 @@ using nn::Variable;
 
 namespace {
 
-// The first block. It reads input 0 of the batch, a tensor [B, 2].
+// Hidden is the first block. It reads input 0 of the batch, a tensor [B, 2].
 class Hidden final : public nn::Module {
  public:
   explicit Hidden(DType dtype) : layer_("hidden", 2, 8, dtype, {.std = 1}) {}
@@ -30,7 +30,7 @@ class Hidden final : public nn::Module {
   nn::Linear layer_;
 };
 
-// The last block. It compares its result with input 1 of the batch, a tensor [B, 1], and returns the loss of the batch.
+// Answer is the last block. It compares its result with input 1 of the batch, a tensor [B, 1], and returns the loss of the batch.
 class Answer final : public nn::Module {
  public:
   explicit Answer(DType dtype) : layer_("answer", 8, 1, dtype, {.std = 1}) {}
@@ -68,19 +68,19 @@ class ExclusiveOr final : public data::TensorSource {
 int main(int argc, char** argv) try {
   const std::filesystem::path folder = std::filesystem::temp_directory_path() / "spillway_example_own_block";
   if (argc < 2) std::filesystem::remove_all(folder);
-  app::TrainConfig settings;
+  trainer::TrainConfig settings;
   settings.out = argc > 1 ? argv[1] : folder.string();
   settings.steps = 200;
   settings.micro_batch_size = 1;
   settings.global_batch_size = 4;
   settings.learning_rate = 0.05;
   settings.weight_decay = 0;
-  settings.precision = app::Precision::fp32;
+  settings.precision = trainer::Precision::fp32;
   settings.device = "cpu";
   if (argc > 2) {
     settings.nvme = {{.path = argv[2], .bytes = {}}};
-    settings.placement.parameters = settings.placement.gradients = settings.placement.optimizer =
-        app::PlacementWish::whole(app::Tier::nvme);
+    settings.placement->parameters = settings.placement->gradients = settings.placement->optimizer =
+        trainer::PlacementWish::whole(trainer::Tier::nvme);
   }
   if (argc > 4) {
     settings.ranks = std::atoi(argv[3]);
@@ -88,11 +88,11 @@ int main(int argc, char** argv) try {
     settings.communicator = "local";
   }
   Trainer trainer("exclusive-or", build, settings);
-  trainer.callbacks.on_step = [](const app::StepEvent& e) {
+  trainer.callbacks.on_step = [](const trainer::StepEvent& e) {
     if (e.step % 40 == 0) std::cout << "step " << e.step << "  loss " << e.loss << "\n";
   };
   const auto samples = [] { return data::samples_of(std::make_shared<ExclusiveOr>(), build(DType::f32).inputs); };
-  const app::TrainingResult result = trainer.fit({.training = samples, .validation = {}});
+  const trainer::TrainingResult result = trainer.fit({.training = samples, .validation = {}});
   std::cout << (result.finished ? "finished: " : "stopped: ") << result.checkpoint.string() << "\n";
 } catch (const Error& error) {
   std::cerr << error.what() << "\n";

@@ -5,10 +5,9 @@
 #include <fstream>
 #include <iomanip>
 #include <iostream>
-#include <sstream>
 #include <vector>
 
-#include "app/training.h"
+#include "trainer/trainer.h"
 
 using namespace spillway;
 namespace fs = std::filesystem;
@@ -21,17 +20,17 @@ std::vector<double> losses(const fs::path& folder, const std::string& name, cons
   Words flags{"--model",   "gpt2-tiny", "--data", (folder / "text.txt").string(), "--sequence-length", "64", "--steps", "4",
               "--threads", "2",         "--out",  (folder / name).string()};
   flags.insert(flags.end(), placement.begin(), placement.end());
-  app::Training training(flags);
+  Trainer training(trainer::train_settings(flags));
   std::vector<double> losses;
-  training.callbacks.on_step = [&](const app::StepEvent& e) { losses.push_back(e.loss); };
-  std::ostringstream results, log;
-  training.run(results, log);
+  training.callbacks.on_step = [&](const trainer::StepEvent& e) { losses.push_back(e.loss); };
+  std::vector<std::string> lines;
+  trainer::LineMessages messages([&](std::string_view line) { lines.emplace_back(line); });
+  training.fit({}, messages);
   std::cout << std::setw(14) << name << ":" << std::setprecision(17);
   for (const double loss : losses) std::cout << "  " << loss;
   // The printed plan says which tier holds what.
-  std::istringstream lines(log.str());
   std::cout << "\n";
-  for (std::string line; std::getline(lines, line);) {
+  for (const std::string& line : lines) {
     if (line.starts_with("  optimizer state") || line.starts_with("  weights  ")) std::cout << "  " << line << "\n";
   }
   return losses;

@@ -4,10 +4,9 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <sstream>
 
-#include "app/training.h"
 #include "base/error.h"
+#include "trainer/trainer.h"
 
 using namespace spillway;
 namespace fs = std::filesystem;
@@ -28,39 +27,38 @@ int main(int argc, char** argv) {
   const fs::path folder = fs::temp_directory_path() / "spillway_example_trainer";
   fs::remove_all(folder);
   fs::create_directories(folder);
-  // The arguments are the flags of `spillway train`. The constructor throws for flags that the command would refuse.
-  app::Training training({"--model",
-                          "gpt2-tiny",
-                          "--data",
-                          text_file(folder, argc, argv),
-                          "--validation-fraction",
-                          "0.1",
-                          "--validate-every",
-                          "5",
-                          "--sequence-length",
-                          "64",
-                          "--micro-batch-size",
-                          "4",
-                          "--steps",
-                          "30",
-                          "--learning-rate",
-                          "1e-3",
-                          "--device-memory",
-                          "256MiB",
-                          "--out",
-                          (folder / "run").string()});
-  training.callbacks.on_step = [](const app::StepEvent& e) {
+  // The arguments are the flags of `spillway train`. Flags that the command would refuse are refused here.
+  Trainer training(trainer::train_settings({"--model",
+                                            "gpt2-tiny",
+                                            "--data",
+                                            text_file(folder, argc, argv),
+                                            "--validation-fraction",
+                                            "0.1",
+                                            "--validate-every",
+                                            "5",
+                                            "--sequence-length",
+                                            "64",
+                                            "--micro-batch-size",
+                                            "4",
+                                            "--steps",
+                                            "30",
+                                            "--learning-rate",
+                                            "1e-3",
+                                            "--device-memory",
+                                            "256MiB",
+                                            "--out",
+                                            (folder / "run").string()}));
+  training.callbacks.on_step = [](const trainer::StepEvent& e) {
     if (e.step % 5 == 0) std::cout << "step " << e.step << " of " << e.steps << "  loss " << e.loss << "\n";
   };
-  training.callbacks.on_validate = [](const app::ValidationEvent& e) {
+  training.callbacks.on_validate = [](const trainer::ValidationEvent& e) {
     std::cout << "  held-out loss " << e.loss << (e.best ? ", the best so far" : "") << "\n";
   };
-  training.callbacks.on_save = [](const app::SaveEvent& e) { std::cout << "  saved " << e.checkpoint.filename() << "\n"; };
+  training.callbacks.on_save = [](const trainer::SaveEvent& e) { std::cout << "  saved " << e.checkpoint.filename() << "\n"; };
   training.callbacks.keep_best = true;
   training.callbacks.patience = 3;
 
-  std::ostringstream results, log;  // the output that the command would print
-  const app::TrainingResult result = training.run(results, log);
+  const trainer::TrainingResult result = training.fit();
   std::cout << (result.finished ? "finished" : "stopped") << ", the newest checkpoint is " << result.checkpoint.filename() << "\n";
   return result.finished ? 0 : 1;
 }

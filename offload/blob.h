@@ -19,14 +19,14 @@
 
 namespace spillway::offload {
 
-/// The tiles with numbers in [begin, end).
+/// Names the tiles of a blob whose numbers lie in [begin, end).
 struct TileRange {
   i64 begin = 0, end = 0;
   i64 count() const { return end - begin; }
   bool operator==(const TileRange&) const = default;
 };
 
-/// Thrown when the bytes read back are not the bytes that were written.
+/// Spoilt is thrown when the bytes read back are not the bytes that were written.
 class Spoilt : public Error {
  public:
   Spoilt(const std::string& wrong, const std::string& cure) : Error(ErrorCode::io, wrong + ": " + cure), wrong_(wrong) {}
@@ -37,10 +37,10 @@ class Spoilt : public Error {
   std::string wrong_;
 };
 
-/// Options of one read. `priority` orders it among the reads that wait for the drive.
+/// Says how one read is done. `priority` decides which of the reads that wait for the drive goes first.
 struct ReadOptions {
   Priority priority = Priority::normal;
-  // True if the read serves a checkpoint save, or other work beside the training steps: such bytes are counted in read_for_saves_bytes.
+  // True if the read serves a checkpoint save or other work beside the training steps. Traffic::read_for_saves_bytes then counts its bytes.
   bool for_save = false;
 };
 
@@ -62,13 +62,13 @@ class Blob {
   /// Returns the size of one generation (all tiles, one slot) in bytes.
   i64 bytes() const { return tiles() * tile_bytes_; }
 
-  /// read() starts a copy of the tiles in `range` to `into`; write() starts a copy of `from` to those tiles. `into` and `from` have exactly
-  /// range.count() * tile_bytes() bytes and must stay valid until the returned event is set. The bytes are counted in the Traffic. Throws
-  /// Error(bug) on a range outside the blob or a span of another size.
+  /// read() starts a copy of the tiles in `range` to `into`; write() starts a copy of `from` to those tiles. `into` and
+  /// `from` have exactly range.count() * tile_bytes() bytes and must stay valid until the returned event is set. Traffic
+  /// counts the bytes. Both functions throw Error(bug) on a range outside the blob or a span of another size.
   virtual Event read(TileRange range, u64 generation, std::span<std::byte> into, const ReadOptions& options = {}) = 0;
   virtual Event write(TileRange range, u64 generation, std::span<const std::byte> from) = 0;
-  /// Returns a view of the stored bytes, without a copy, if the blob is in the device or host tier; an empty span if it is on nvme. If the
-  /// blob lies on a GPU, only that GPU may use the span.
+  /// Returns a view of the stored bytes, without a copy, if the blob is in the device or host tier, and an
+  /// empty span if it is on nvme. If the blob lies on a GPU, only that GPU may use the span.
   virtual std::span<std::byte> view(TileRange range, u64 generation) = 0;
 
   /// Computes and remembers the checksums of `from`, the bytes that the next write() of the same generation will be given. Call it again
@@ -76,7 +76,7 @@ class Blob {
   /// committed generation.
   virtual void stamp(TileRange, u64 /*generation*/, std::span<const std::byte> /*from*/) {}
   /// Compares `read`, the bytes that read() delivered, with the checksums stamped for that generation. If they differ, throws Spoilt, whose
-  /// message names file, offset, blob, tile, generation and what to do. Throws Error(bug) if nothing was stamped.
+  /// message names file, offset, blob, tile, generation and what to do. Throws Error(bug) if no checksums were stamped.
   virtual void verify(TileRange, u64 /*generation*/, std::span<const std::byte> /*read*/) {}
   /// Returns true if a restart would continue from this blob's tiles of this generation.
   virtual bool is_committed(u64 /*generation*/) const { return false; }
@@ -91,14 +91,14 @@ class Blob {
   const int slots_;
 };
 
-/// Two queues that copy between a GPU's memory and the host's, so that both directions run at the same time.
+/// Holds two queues that copy between a GPU's memory and the host's, so that both directions run at the same time.
 struct GpuCopyQueues {
   explicit GpuCopyQueues(Device gpu) : to_host(gpu), to_gpu(gpu) {}
   GpuQueue to_host, to_gpu;
 };
 
-/// Makes a blob in memory that `memory` (a host or device pool) allocates. If `queues` is null, the CPU copies, and read() and write() have
-/// copied when they return. Otherwise `queues` belong to the GPU that computes and that owns the device pool's memory. A blob in that
+/// Makes a blob in memory that `memory` (a host or device pool) allocates. If `queues` is null, the CPU copies, and read() and write()
+/// return when the copy is done. Otherwise `queues` belong to the GPU that computes and that owns the device pool's memory. A blob in that
 /// memory is copied by the GPU, after the work that is already in the queue; a blob in host memory is copied by the CPU.
 std::unique_ptr<Blob> make_memory_blob(Tier tier, Allocator& memory, const std::string& what, TileRange tiles, i64 tile_bytes, int slots,
                                        Traffic& traffic, const GpuCopyQueues* queues = nullptr);

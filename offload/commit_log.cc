@@ -42,7 +42,7 @@ CommitLog::CommitLog(StoreFiles& files, Durability durability, std::string boot_
 
 std::span<u32> CommitLog::table() { return {reinterpret_cast<u32*>(table_.data()), static_cast<size_t>(files_.persistent_tiles())}; }
 
-// Returns why this commit cannot be used; empty if it can, and then table() holds its checksums.
+// Returns why the commit of this superblock cannot be used. Returns an empty string if it can; table() then holds the commit's checksums.
 std::string CommitLog::objection(const Superblock& superblock, u64 page) {
   if (!is_whole(superblock) || superblock.record_bytes > kMaxRecordBytes) return "is damaged";
   if (superblock.store_id != files_.store_id() || superblock.number % kSuperblocks != page) return "belongs to another store";

@@ -1,5 +1,6 @@
-// Reads and writes the superblocks and checksum tables of a store, so that after any crash one can tell what was committed last. Used by
-// NvmeStore alone, by one thread at a time. Invariant: as long as a commit is the last good one, its pages are never written.
+// Reads and writes the superblocks and checksum tables of a store (the files of one rank on nvme), so that the last commit can be found
+// after any crash. Used by NvmeStore alone, by one thread at a time. Invariant: as long as a commit is the last good one, its pages are
+// never written.
 #pragma once
 #include <optional>
 #include <string>
@@ -11,12 +12,12 @@
 
 namespace spillway::offload {
 
-/// Returns true if these bytes are a superblock and its checksum holds, so nothing has changed since it was written.
+/// Returns true if these bytes are a superblock whose checksum holds, so that nothing has changed since the superblock was written.
 bool is_whole(const Superblock& superblock);
-/// Returns true if the page is all zeros: no commit was ever written there, or the commit was discarded.
+/// Returns true if the superblock's page is all zeros: no commit was ever written there, or the commit was discarded.
 bool is_blank(const Superblock& superblock);
-/// Returns true if the superblock was written since the system booted last, that is, if it holds the same `boot_id`. Returns false if
-/// `boot_id` is empty, because the system has none.
+/// Returns true if the superblock was written since the system booted last, that is, if the superblock holds
+/// the same `boot_id`. Returns false if `boot_id` is empty, because the system has none.
 bool written_in(const Superblock& superblock, std::string_view boot_id);
 
 class CommitLog {

@@ -1,8 +1,8 @@
 // An I/O engine reads and writes files asynchronously. Two engines implement the interface: io_uring (offload/io_uring.cc) and pread
-// (offload/pread.cc: threads for each drive). The result of every completion is checked; short reads and writes are resumed; an error
+// (offload/pread.cc: threads for each drive). The result of every completion is checked, and short reads and writes are resumed. An error
 // becomes Error(io) "[io] file, offset, errno, what to do" in the Event, which is set when the kernel no longer uses any part of the
-// buffer. Thread-safe: any thread may submit. The operating system is a parameter (offload/system_calls.h), so tests can inject EIO, ENOSPC
-// and short counts. An engine's destructor waits for requests that are under way.
+// buffer. Thread-safe: any thread may submit. The operating system is a parameter (offload/system_calls.h), so tests can inject EIO,
+// ENOSPC and short counts. An engine's destructor waits for requests in progress.
 #pragma once
 #include <memory>
 #include <string>
@@ -23,7 +23,8 @@ enum class Priority : u8 { normal, urgent };
 struct IoRequest {
   const ScratchFile* file = nullptr;  // must outlive the event
   bool write = false;
-  // Offset in the file. If the file uses O_DIRECT, `offset`, `bytes` and the buffer's address must be multiples of kDirectAlignment.
+  // Gives the offset in the file. If the file uses O_DIRECT, `offset`, `bytes` and the buffer's address must be multiples of
+  // kDirectAlignment.
   i64 offset = 0;
   i64 bytes = 0;
   std::byte* buffer = nullptr;  // the source if `write`, else the destination; must stay valid until the event

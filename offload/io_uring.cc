@@ -1,8 +1,9 @@
-// The io_uring engine. One thread owns the ring: it takes pieces from the queue into `queue_depth` slots, so that the completion queue
-// (twice as long) never overflows, waits for completions, and resubmits short pieces from their slot. This thread submits the pieces itself
-// because the kernel completes a request in the thread that submitted it: another thread would have to be scheduled first, and compute
-// occupies all the cores. Submitting threads wake it through an eventfd. Files and buffers are not registered with the kernel: the staging
-// buffers lie in huge pages, and there the kernel spends 8.4 ms per GiB without registration and 8.0 ms with it.
+// Implements the io_uring engine. One thread owns the ring. It takes pieces (parts of requests, at most 1 MiB each) from the queue into
+// `queue_depth` slots, waits for completions, and resubmits what a short transfer has left. The completion queue has twice as many entries
+// as there are slots, so it never overflows. The owner thread submits the pieces itself, because the kernel completes a request in the
+// thread that submitted it. Any other thread would have to be scheduled first, and compute occupies all the cores. Threads that add
+// requests wake the owner through an eventfd. Files and buffers are not registered with the kernel: the staging buffers lie in huge pages,
+// and there the kernel spends 8.4 ms per GiB without registration and 8.0 ms with it.
 #include <liburing.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -22,7 +23,7 @@
 namespace spillway::offload {
 namespace {
 
-constexpr u64 kWoken = ~u64{0}, kIgnored = kWoken - 1;  // user data of requests that are not pieces
+constexpr u64 kWoken = ~u64{0}, kIgnored = kWoken - 1;  // io_uring user data of requests that carry no piece
 constexpr int kSubmitRetries = 1000;
 constexpr long kDeafPauseNs = 10'000'000;
 
@@ -72,7 +73,7 @@ class UringEngine final : public PieceEngine {
     }
   }
 
-  // Only the owner thread calls the functions below.
+  // Only the thread that owns the ring calls the functions below.
 
   void own_ring() {
     listen();
@@ -115,7 +116,7 @@ class UringEngine final : public PieceEngine {
     return submit(sqe, slot);
   }
 
-  // Polls the eventfd, so that the next wake() completes a request.
+  // Asks the kernel to poll the eventfd, so that the next wake() makes a request complete, which ends the owner's wait.
   void listen() {
     io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
     if (sqe) io_uring_prep_poll_add(sqe, wake_, POLLIN);
@@ -142,8 +143,8 @@ class UringEngine final : public PieceEngine {
     }
   }
 
-  // Waits for one completion and processes all that are there. If the ring itself fails, the process must end: the kernel may still write
-  // to buffers, and their users could not be told.
+  // Waits for one completion and processes all completions that have arrived. If the ring itself fails, the
+  // process must end: the kernel may still write to buffers, and their users could not be told.
   void wait() {
     __kernel_timespec soon{0, kDeafPauseNs};
     io_uring_cqe* cqe = nullptr;

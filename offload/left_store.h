@@ -13,8 +13,8 @@ struct LeftStore {
   Durability durability = Durability::checkpoint;
   std::string record;  // record of the newest commit that a restart could use; the tiles of that commit are not read
 };
-/// Returns nothing if there is no store, or if it holds no commit that a restart could use. Errors: Error(io), Error(usage) if the path is
-/// not a regular file.
+/// Returns the store that a dead run left in `folder`. Returns nothing if there is none, or if it holds no commit
+/// that a restart could use. Errors: Error(io), Error(usage) if the path is not a regular file.
 std::optional<LeftStore> left_store(const std::filesystem::path& folder, const std::string& boot_id = current_boot_id());
 
 }  // namespace spillway::offload

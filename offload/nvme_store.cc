@@ -33,7 +33,7 @@ struct NvmeStore::State {
         persistent_bytes(description.data_bytes - description.passing_bytes),
         data_bytes(description.data_bytes) {}
 
-  // A persistent blob and its place in the checksum tables: `first` is the table index of its first tile.
+  // Describes a persistent blob and its place in the checksum tables: `first` is the table index of the blob's first tile.
   struct Entry {
     std::string what;
     i64 first = 0;

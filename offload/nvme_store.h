@@ -1,9 +1,9 @@
-// The nvme tier of one rank. The store keeps one preallocated file per --nvme path, stripes the data over them, and keeps a checksum for
-// every tile and generations that survive the death of the process (under Durability::step also a power loss). offload/store_format.h
-// documents the file format. parallel/ opens the store, allocates its blobs in the same order each time, and commits. All I/O goes through
-// the engine. The engine must outlive the store, and the store must outlive its blobs. Traffic counts the bytes of tiles, not those of
-// headers, superblocks and checksum tables. Thread-safety: blobs are as safe as offload/blob.h says; commit(), sync() and invalidate() are
-// called by one thread.
+// An NvmeStore is the nvme tier of one rank. It keeps one preallocated file per --nvme path, stripes the data over them, and
+// keeps a checksum for every tile and generations that survive the death of the process (under Durability::step also a power
+// loss). offload/store_format.h documents the file format. parallel/ opens the store, allocates its blobs in the same order each
+// time, and commits. All I/O goes through the engine. The engine must outlive the store, and the store must outlive its blobs.
+// Traffic counts the bytes of tiles, not those of headers, superblocks and checksum tables. Thread-safety: blobs are as safe as
+// offload/blob.h says; commit(), sync() and invalidate() are called by one thread.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -17,14 +17,14 @@
 
 namespace spillway::offload {
 
-/// One folder that only this run uses (ScratchFolder), and its weight. The folder gets weight / (sum of all weights) of the bytes, so the
-/// weight is chosen in proportion to the measured speed of the path.
+/// Names one folder that only this run uses (ScratchFolder), and its weight. The folder gets weight / (sum of all
+/// weights) of the bytes, so the weight is chosen in proportion to the measured speed of the path.
 struct StripePath {
   std::filesystem::path folder;
   u32 weight = 1;
 };
 
-/// Returns the content of /proc/sys/kernel/random/boot_id; empty if there is no such file.
+/// Returns the content of /proc/sys/kernel/random/boot_id, or an empty string if there is no such file.
 std::string current_boot_id();
 
 struct StoreDescription {
@@ -32,21 +32,21 @@ struct StoreDescription {
   std::string run_id;   // at most kMaxRunIdBytes
   u64 layout_hash = 0;  // hash of whatever decides which bytes lie where; a store with another hash is not used
   i64 data_bytes = 0;   // total bytes of all blobs, all slots
-  // The part of data_bytes that belongs to blobs that are not persistent. They lie behind the persistent blobs, and an existing store is
-  // resized to hold them.
+  // Counts the part of data_bytes that belongs to blobs that are not persistent. These blobs lie
+  // behind the persistent ones, and an existing store is resized to hold them.
   i64 passing_bytes = 0;
   i64 persistent_tiles = 0;  // number of tiles of all persistent blobs together, each counted once even if it has two slots
   Durability durability = Durability::checkpoint;
   i64 stripe_unit_bytes = kStripeUnitBytes;
   std::string boot_id = current_boot_id();
-  // The newest generation of a dead run that may be used. A later commit is discarded in favour of the one before, because other ranks may
-  // lack the later one.
+  // Limits which generation of a dead run may be used. A later commit is discarded in
+  // favour of the one before, because other ranks may lack the later one.
   u64 newest_generation = ~u64{0};
   bool anew = false;  // set existing files aside whatever they hold, and start with an empty store
 };
 
 /// Returns the weights of the paths (StripePath::weight) with which a dead run made its store. They are read from the store's file in
-/// `folder`, the folder of the first path; empty if that file has no valid header of this version.
+/// `folder`, the folder of the first path. The result is empty if that file has no valid header of this version.
 std::vector<u32> kept_weights(const std::filesystem::path& folder);
 
 /// Returns the total size in bytes of the files of a store with this description.
@@ -71,12 +71,12 @@ class NvmeStore {
   NvmeStore& operator=(NvmeStore&&) = delete;
   ~NvmeStore();
 
-  /// Returns the newest commit; empty in a new store. If open_or_create() opened an existing store, this is the dead run's commit, and the
-  /// persistent blobs hold its generation.
+  /// Returns the newest commit, or nothing if the store is new. If open_or_create() opened an existing
+  /// store, this is the dead run's commit, and the persistent blobs hold its generation.
   const std::optional<Commit>& last_commit() const;
-  /// Returns one line on why no existing store is used; empty if one is.
+  /// Returns one line that says why no existing store is used, or an empty string if one is used.
   const std::string& why_new() const;
-  /// Returns one line on the files that open_or_create() set aside or brought back; usually empty.
+  /// Returns one line about the files that open_or_create() set aside or brought back. The line is usually empty.
   const std::string& moved() const;
   /// Returns the total size of all files in bytes.
   i64 bytes() const;

@@ -27,8 +27,8 @@ std::string line_of(const std::string& run_id) {
                      fmt::gmtime(std::time(nullptr)));
 }
 
-// Returns the value behind `key` up to the next blank or the end, and removes both from `line`; empty if the line does not begin with
-// `key`.
+// Returns the value behind `key` up to the next blank or the end, and removes both from
+// `line`. Returns an empty value if the line does not begin with `key`.
 std::string_view take_value(std::string_view& line, std::string_view key) {
   if (!line.starts_with(key)) return {};
   const std::string_view value = line.substr(key.size(), line.find(' ') - key.size());

@@ -15,8 +15,8 @@ constexpr const char* kOwnerFile = "owner";
 struct Owner {
   std::string run;   // id of the run
   std::string text;  // the whole line: "run=0a1b host=n1 pid=17 started=2026-01-31T12:00:00Z"
-  // True if the line lacks the magic word, as older programs wrote it. Then the folder is treated as a run's folder only if it holds
-  // nothing but a store.
+  // True if an older program wrote the line, which then lacks the magic word. In that case the
+  // folder is treated as a run's folder only if it holds nothing but a store.
   bool old = false;
 };
 
@@ -28,8 +28,8 @@ std::optional<Owner> read_owner(int descriptor);
 /// Error(io).
 void write_owner(int descriptor, const std::filesystem::path& file, const std::string& run_id);
 
-/// Throws Error(usage) if the open file or folder `what` belongs to another user, may be written by others, or is a file with a second hard
-/// link: somebody else may have put it there.
+/// Throws Error(usage) if the open file or folder `what` belongs to another user, may be written by others, or
+/// is a file with a second hard link. In all three cases somebody else may have put it there.
 void check_private(int descriptor, const std::filesystem::path& what);
 
 }  // namespace spillway::offload

@@ -1,7 +1,7 @@
-// The part that both I/O engines share: a request is checked and cut into pieces of at most 1 MiB, and every answer of the kernel for a
-// piece is handled in one place. A short transfer is resumed, an interrupted one retried, and a negative result or an unexpected end of
-// file becomes Error(io). Only the engines call this. A Piece is used by one thread at a time; the pieces of one request may be processed
-// by different threads.
+// Implements what both I/O engines share. A request is checked and cut into pieces of at most 1 MiB, and every answer of
+// the kernel for a piece is handled in one place. A short transfer is resumed, an interrupted one retried, and a
+// negative result or an unexpected end of file becomes Error(io). Only the engines use this file. A Piece is used by one
+// thread at a time; the pieces of one request may be processed by different threads.
 #pragma once
 #include <deque>
 #include <memory>
@@ -14,7 +14,7 @@ namespace spillway::offload {
 
 constexpr i64 kPieceBytes = kMiB;
 
-/// One request that is under way. When its last piece has ended, its event is set, or fails with the first error.
+/// Holds one request that is in progress. When the request's last piece has ended, its event is set, or fails with the first error.
 class Request;
 
 class Piece {
@@ -40,8 +40,8 @@ class Piece {
   int stalls_ = 0;              // consecutive answers of the kernel without progress
 };
 
-/// Pieces that wait to be submitted to the kernel: urgent ones first, those of equal priority in the order of their arrival. Not
-/// thread-safe: its owner must lock.
+/// Holds the pieces that wait to be submitted to the kernel: urgent ones first, those of equal
+/// priority in the order of their arrival. Not thread-safe: its owner must lock.
 class PieceQueue {
  public:
   void push(Piece piece);
@@ -52,7 +52,7 @@ class PieceQueue {
   std::deque<Piece> urgent_, normal_;
 };
 
-/// Base class of the engines: checks a request, cuts it into pieces and passes each piece to start().
+/// Base class of both engines. A PieceEngine checks a request, cuts it into pieces and passes each piece to start().
 class PieceEngine : public IoEngine {
  public:
   explicit PieceEngine(SystemCalls& system) : system_(system) {}
@@ -67,7 +67,7 @@ class PieceEngine : public IoEngine {
   virtual void start(Piece piece) = 0;
 };
 
-/// Returns null and sets `refusal` to the errno if the kernel offers no io_uring, or one that is too old.
+/// Makes the io_uring engine. Returns null and sets `refusal` to the errno if the kernel offers no io_uring, or one that is too old.
 std::unique_ptr<IoEngine> make_uring_engine(int queue_depth, SystemCalls& system, int& refusal);
 std::unique_ptr<IoEngine> make_pread_engine(int queue_depth, SystemCalls& system);
 

@@ -1,5 +1,5 @@
-// The pread engine: up to 16 threads per drive call pread and pwrite. It works on every filesystem; io_uring does the same with less CPU
-// time.
+// Implements the pread engine: up to 16 threads per drive call pread and pwrite. This engine
+// works on every filesystem; the io_uring engine does the same with less CPU time.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,8 +18,8 @@
 namespace spillway::offload {
 namespace {
 
-// Number of threads per drive, and so of pieces that a drive works on at once. On busy cores 4 threads reach 1.04 GB/s in bench/disk.cc, 8
-// reach 1.17 and 16 reach 1.49.
+// A drive has this many threads, and so works on as many pieces at once. On busy cores 4
+// threads reach 1.04 GB/s in bench/disk.cc, 8 reach 1.17 and 16 reach 1.49.
 constexpr int kThreadsPerDrive = 16;
 
 i64 call(const Transfer& t, i64 bytes) {
@@ -59,7 +59,7 @@ class PreadEngine final : public PieceEngine {
     for (int i = 0; i < kThreadsPerDrive && threads_.size() < queue_depth_; ++i) {
       try {
         threads_.push_back(start_thread([this] { work(); }));
-      } catch (const Error&) {  // fewer threads suffice, but at least one is needed
+      } catch (const Error&) {  // the threads that did start suffice, but at least one is needed
         if (threads_.empty()) throw;
         return;
       }

@@ -31,14 +31,14 @@ void make_anew(const std::filesystem::path& path) {
   ::close(made);
 }
 
-// Returns the free bytes for this user; -1 if the filesystem does not report them (ramfs).
+// Returns the free bytes for this user, or -1 if the filesystem does not report them (ramfs).
 i64 free_bytes(int descriptor) {
   struct statvfs info {};
   if (::fstatvfs(descriptor, &info) != 0 || info.f_blocks == 0) return -1;
   return static_cast<i64>(info.f_bavail * info.f_frsize);
 }
 
-// Reads once, because an open with O_DIRECT may succeed on a filesystem where the first read then fails with EINVAL.
+// Returns true if direct I/O works. Reads once: an open with O_DIRECT may succeed on a filesystem where the first read fails with EINVAL.
 bool reads_directly(int descriptor) {
   alignas(kDirectAlignment) std::byte page[kDirectAlignment];
   return ::pread(descriptor, page, sizeof page, 0) >= 0 || errno != EINVAL;
@@ -106,7 +106,7 @@ void ScratchFile::reserve(i64 begin) {
   const i64 available_bytes = free_bytes(descriptor_);
   preallocated_ = error_number == 0;
   if (preallocated_) return;
-  // Frees the bytes that were reserved before the error.
+  // Frees the bytes that fallocate reserved before its error.
   if (error_number != EOPNOTSUPP && ::ftruncate(descriptor_, begin) != 0) file_failed(path_, "truncation", errno);
   if (error_number == ENOSPC) refuse(path_, bytes, free_bytes(descriptor_), "the filesystem is full");
   if (error_number == EDQUOT) refuse(path_, bytes, available_bytes, "the disk quota is used up");

@@ -1,6 +1,6 @@
-// One preallocated file on a scratch path, opened with O_DIRECT if the filesystem supports it. Owns the descriptor and, if asked to,
-// removes the file on destruction. Only the user who owns it can read it, since it holds weights. Once the file is open, all methods but
-// keep() and resize() are const and thread-safe.
+// A ScratchFile is one preallocated file on a scratch path (a folder given with --nvme), opened with O_DIRECT if the filesystem
+// supports it. It owns the descriptor and, if asked to, removes the file on destruction. Only the user who owns the file can read it,
+// since it holds weights. Once the file is open, all methods but keep() and resize() are const and thread-safe.
 #pragma once
 #include <filesystem>
 
@@ -8,7 +8,7 @@
 
 namespace spillway::offload {
 
-/// Alignment of direct I/O in bytes: offsets, sizes and buffer addresses must be multiples of it.
+/// Direct I/O has this alignment in bytes: offsets, sizes and buffer addresses must be multiples of it.
 constexpr i64 kDirectAlignment = 4096;
 
 class ScratchFile {
@@ -24,8 +24,8 @@ class ScratchFile {
   ScratchFile& operator=(ScratchFile&&) = delete;
   ~ScratchFile();
 
-  /// Changes the size to `bytes`. Growth is reserved as in create(), excess is freed; bytes that lie inside both the old and the new size
-  /// keep their values. Errors: Error(refused) if there is no room, and then the size is unchanged; Error(io).
+  /// Changes the size to `bytes`. Growth is reserved as in create(), excess is freed; bytes inside both the old and the new size keep
+  /// their values. Errors: Error(refused) if the filesystem has no room, and then the size is unchanged; Error(io).
   void resize(i64 bytes);
   /// Makes the destructor leave the file in place, even if its removal was asked for before.
   void keep() { remove_ = false; }

@@ -49,7 +49,7 @@ std::vector<fs::path> entries(const fs::path& folder, std::error_code& error) {
   return paths;
 }
 
-// An owner file that is open and locked.
+// Holds an owner file that is open and locked.
 struct OwnerLock {
   Descriptor file;
   FileLock lock;
@@ -63,8 +63,8 @@ std::optional<FileLock> lock_patiently(int descriptor, const fs::path& path) {
   }
 }
 
-// Returns true if the open file still has this name. The lock belongs to the inode, and a process that cleaned up may have removed the name
-// meanwhile.
+// Returns true if the open file still has the name `path`. The lock belongs to the
+// inode, and a process that cleaned up may have removed the name meanwhile.
 bool still_there(int descriptor, const fs::path& path) {
   struct stat held {
   }, named{};
@@ -92,7 +92,7 @@ std::string run_of(std::string_view name) {
   return std::string(name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name);
 }
 
-// Returns true if the folder is empty but for an unwritten owner file: its owner died before it wrote the file, or is about to write it.
+// Returns true if the folder holds nothing but an unwritten owner file. Its owner died before writing the file, or is about to write it.
 bool holds_nothing(const fs::path& folder) {
   std::error_code error;
   const std::vector<fs::path> all = entries(folder, error);

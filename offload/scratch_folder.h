@@ -1,7 +1,8 @@
-// A run's own folder `spillway-<run id>` on a scratch path (scratch_path.h), with an owner file that is locked (FileLock) while its owner
-// lives. So two runs on one path cannot collide, and the folders of dead runs (kill -9, power loss) can be distinguished from those of live
-// runs and reclaimed. A folder without an owner file belongs to no run, whatever its name. The kernel drops the lock when the process ends,
-// so no cleanup is needed for it. Thread-safety: a ScratchFolder belongs to one thread; the functions keep no state.
+// A ScratchFolder is a run's own folder `spillway-<run id>` on a scratch path (scratch_path.h). The folder has an owner file that is locked
+// (FileLock) while its owner lives. So two runs on one path cannot collide, and the folders of dead runs (kill -9, power loss) can be
+// distinguished from those of live runs and reclaimed. A folder without an owner file belongs to no run, whatever its name. The kernel
+// drops the lock when the process ends, so no cleanup is needed for it. Thread-safety: a ScratchFolder belongs to one thread; the functions
+// keep no state.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -22,12 +23,12 @@ class ScratchFolder {
   ScratchFolder(const std::filesystem::path& scratch, const std::string& run_id);
   ScratchFolder(ScratchFolder&& other) noexcept;
   ScratchFolder& operator=(ScratchFolder&&) = delete;
-  /// Removes the folder and its content if this object created it, and leaves both in place if it took the folder over. A call of keep() or
-  /// give_up() overrides that; the last call counts.
+  /// Removes the folder and its content if this object created the folder, and leaves both in place if it took
+  /// the folder over. A call of keep() or give_up() overrides that; the last such call counts.
   ~ScratchFolder();
 
-  /// Makes the destructor leave everything in place, as a crash would: for a run that ended by an error and may be restarted. A folder that
-  /// was taken over is kept from the start, since it holds another process's state until somebody decides otherwise.
+  /// Makes the destructor leave everything in place, as a crash would. This serves a run that ended by an error and may be restarted. A
+  /// folder that was taken over is kept from the start, since it holds another process's state until somebody decides otherwise.
   void keep() { keep_ = true; }
   /// Makes the destructor remove the folder, because nothing in it is needed any more.
   void give_up() { keep_ = false; }

@@ -24,7 +24,7 @@ struct KnownFilesystem {
   bool memory, network;
 };
 
-// Magic numbers of filesystems. They are from linux/magic.h if it has them, otherwise from the filesystem's own sources.
+// Lists the magic numbers of filesystems. They are from linux/magic.h, or, if that header lacks them, from the filesystem's own sources.
 constexpr KnownFilesystem kKnown[] = {
     {EXT4_SUPER_MAGIC, "ext4", false, false},
     {XFS_SUPER_MAGIC, "xfs", false, false},
@@ -74,7 +74,7 @@ fs::path existing_folder(const fs::path& path, bool& exists) {
   return parent;
 }
 
-// Returns whether direct I/O works: creates a small file, writes to it with O_DIRECT, and removes it.
+// Returns true if direct I/O works in the folder. Creates a small file there, writes to it with O_DIRECT, and removes it.
 bool probe_direct(const fs::path& folder) {
   static std::atomic<u64> count{0};  // numbers the probes, since two threads may probe one folder
   const fs::path probe = folder / fmt::format(".spillway-probe-{}-{}", ::getpid(), count++);

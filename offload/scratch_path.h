@@ -9,7 +9,7 @@
 
 namespace spillway::offload {
 
-/// The kind of a filesystem, found from its magic number (statfs).
+/// Describes the kind of a filesystem, found from the filesystem's magic number (statfs).
 struct FilesystemKind {
   std::string name;      // "ext4", "nfs", "tmpfs"; "0x1234" if unknown
   bool memory = false;   // tmpfs, ramfs, hugetlbfs: its bytes are host memory and count as such
@@ -31,8 +31,8 @@ ScratchInfo inspect_scratch(const std::filesystem::path& path);
 /// Throws Error(usage) if the path is on a network filesystem and `allow_network` (--allow-network-nvme) is false.
 void admit_scratch(const ScratchInfo& info, bool allow_network);
 
-/// Calls inspect_scratch and admit_scratch, then creates the path's last component if it is missing. In this order, because a refused path
-/// must leave no folder behind.
+/// Calls inspect_scratch and admit_scratch, then creates the path's last component if it is
+/// missing. The order matters, because a refused path must leave no folder behind.
 ScratchInfo prepare_scratch(const std::filesystem::path& path, bool allow_network);
 
 }  // namespace spillway::offload

@@ -1,6 +1,7 @@
-// A fixed number of equal staging buffers between nvme and compute, carved from one allocation. So the host memory stays the same, however
-// much data flows through the buffers. The optimizer's step streams state tiles through them. Buffers begin at multiples of 4096 bytes, as
-// direct I/O requires. Thread-safe. The ring's memory lives until the last lease has been returned.
+// A StagingRing is a fixed number of equal buffers in host memory between nvme and compute, carved from one allocation. Host memory
+// therefore does not grow with the amount of data that flows through the buffers. The optimizer's step streams state tiles through them.
+// Buffers begin at multiples of 4096 bytes, as direct I/O requires. Thread-safe. The ring's memory lives until the last lease has been
+// returned.
 #pragma once
 #include <memory>
 #include <optional>
@@ -13,7 +14,7 @@ namespace spillway::offload {
 
 class StagingRing {
  public:
-  /// One buffer on loan; the destructor returns it to the ring. Movable. Used by one thread at a time.
+  /// Holds one buffer on loan; the destructor returns the buffer to the ring. A Lease is movable and is used by one thread at a time.
   class Lease {
    public:
     Lease(Lease&&) noexcept;

@@ -28,7 +28,7 @@ struct Seen {
     first |= is_first;
     holds_commit |= is_first && !found.holds_no_commit(boot_id);
   }
-  // If the first file is missing or damaged, it is unknown whether the store holds a commit, so this returns true.
+  // Returns true also if the first file is missing or damaged, because it is then unknown whether the store holds a commit.
   bool may_hold_commit() const { return !first || holds_commit; }
 };
 
@@ -61,8 +61,8 @@ void remove_unused(const fs::path& folder) {
                                          (folder / kStoreFile).string(), error.message()));
 }
 
-// The store files found at the paths: valid ones and damaged ones by store id, and blank ones without an id. Damaged files are kept apart,
-// so that they never count as part of a store that may be removed.
+// Holds the store files found at the paths: valid ones and damaged ones by store id, and blank ones without an id.
+// Damaged files are kept apart, so that they never count as part of a store that may be removed.
 struct Survey {
   std::map<u64, Seen> stores, others;
   std::vector<fs::path> blank;

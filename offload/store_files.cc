@@ -24,7 +24,9 @@ void check(const StoreDescription& description) {
   require(description.passing_bytes >= 0 && description.passing_bytes <= description.data_bytes,
           "[store] expected the temporary data to be a part of the store's data");
   require(std::ssize(description.run_id) <= kMaxRunIdBytes, "[store] expected a run id of at most 255 bytes");
-  require(std::ssize(description.boot_id) <= kMaxBootIdBytes, "[store] expected a boot id of at most 47 bytes");
+  if (std::ssize(description.boot_id) > kMaxBootIdBytes)
+    throw Error(ErrorCode::bug, fmt::format("[store] expected a boot id (/proc/sys/kernel/random/boot_id) of at most {} bytes, got {}",
+                                            kMaxBootIdBytes, description.boot_id.size()));
   std::set<std::filesystem::path> files;
   for (const StripePath& path : description.paths) {
     if (files.insert(std::filesystem::absolute(path.folder / kStoreFile).lexically_normal()).second) continue;

@@ -1,5 +1,5 @@
-// Hides the files of a store from its other parts, which see one linear range of data bytes, the pages of file 0, and calls that flush the
-// files. Made by open_files or create_files. Thread-safe once constructed; the caller orders overlapping accesses to the data.
+// A StoreFiles hides the files of a store. Other parts of the store see one linear range of data bytes, the pages of file 0, and calls that
+// flush the files. Made by open_files or create_files. Thread-safe once constructed; the caller orders overlapping accesses to the data.
 #pragma once
 #include <optional>
 #include <string>
@@ -23,14 +23,14 @@ class StoreFiles {
   /// ScratchFile::resize; the persistent data is then unchanged.
   void fit();
 
-  /// Starts a copy from `buffer` (if `write`) or into it (otherwise). The other side of the copy is the data bytes [begin, begin +
-  /// buffer.size()). The buffer must stay valid until the event is set.
+  /// Starts a copy from `buffer` to the data bytes [begin, begin + buffer.size()) if `write`, and from
+  /// these bytes into `buffer` otherwise. The buffer must stay valid until the event is set.
   Event submit(bool write, i64 begin, std::span<std::byte> buffer, Priority priority);
   /// Returns the place of a data byte for messages: "offset 81920 of /scratch/tiles".
   std::string place(i64 begin) const;
 
-  /// Read or write bytes at `offset` of file 0 and return when that is done. Offset, size and buffer must be aligned for direct I/O.
-  /// Errors: Error(io).
+  /// read() and write() transfer bytes at `offset` of file 0 and return when the transfer is
+  /// done. Offset, size and buffer must be aligned for direct I/O. Errors: Error(io).
   void read(i64 offset, std::span<std::byte> into);
   void write(i64 offset, std::span<const std::byte> from);
   void flush_first() { engine_.flush(files_.front()); }
@@ -53,7 +53,7 @@ void check(const StoreDescription& description);
 /// sets `why` to one line. Errors: Error(data) for a newer format, Error(io).
 std::optional<StoreFiles> open_files(IoEngine& engine, const StoreDescription& description, std::string& why);
 
-/// Makes the folder's entries survive a power loss; flushing the files in it is not enough. Errors: Error(io).
+/// Makes the folder's entries survive a power loss, for which it is not enough to flush the files in the folder. Errors: Error(io).
 void flush_folder(const std::filesystem::path& folder);
 
 u64 random_store_id();

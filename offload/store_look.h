@@ -38,7 +38,7 @@ Found look(const std::filesystem::path& folder);
 /// Throws Error(data) if the header was written by a newer program.
 void refuse_newer(const StoreHeader& header, const std::string& name);
 
-/// Returns the header of the store's file in `folder` if it is valid; nothing if it is not or cannot be read.
+/// Returns the header of the store's file in `folder`, or nothing if the header is not valid or cannot be read.
 std::optional<StoreHeader> whole_header(const std::filesystem::path& folder);
 
 }  // namespace spillway::offload

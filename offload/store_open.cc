@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Thrown, with the reason, if the files that a dead run left cannot be used.
+// Unusable is thrown, with the reason, if the files that a dead run left cannot be used.
 struct Unusable {
   std::string why;
 };

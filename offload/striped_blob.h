@@ -1,5 +1,5 @@
-// A blob in the nvme store: whole tiles in the striped data range, with their checksums. Made by NvmeStore::make_blob alone. Thread-safety:
-// as offload/blob.h.
+// A StripedBlob is a blob in the nvme store: whole tiles in the striped data range, with their
+// checksums. Made by NvmeStore::make_blob alone. Thread-safety: as offload/blob.h says.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -13,7 +13,7 @@ namespace spillway::offload {
 
 constexpr u64 kNeverCommitted = ~u64{0};
 
-/// State that all blobs of a store share; it outlives them.
+/// Holds state that all blobs of a store share. It outlives the blobs.
 struct BlobHome {
   StoreFiles& files;
   Traffic& traffic;

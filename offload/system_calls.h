@@ -1,12 +1,12 @@
-// The operating system as the I/O engines see it, so that tests can simulate disk faults: an engine asks this class how much of a transfer
-// to request and what to make of the kernel's answer. The base class is the real system and changes nothing. The engines' threads call it
-// concurrently: implementations must be thread-safe and outlive the engine.
+// SystemCalls stands for the operating system as the I/O engines see it, so that tests can simulate disk faults. An engine asks this
+// class how much of a transfer to request and what to make of the kernel's answer. The base class is the real system and changes
+// nothing. The engines' threads call it concurrently: implementations must be thread-safe and outlive the engine.
 #pragma once
 #include "base/types.h"
 
 namespace spillway::offload {
 
-/// One read or write system call: `bytes` at `offset` of an open file, to or from `buffer`.
+/// Describes one read or write system call: `bytes` at `offset` of an open file, to or from `buffer`.
 struct Transfer {
   int descriptor = -1;
   bool write = false;
@@ -22,9 +22,9 @@ class SystemCalls {
   /// Returns how many bytes of `transfer` to request from the kernel, in [1, transfer.bytes]; fewer than transfer.bytes make a short
   /// transfer.
   virtual i64 bytes_to_request(const Transfer& transfer) { return transfer.bytes; }
-  /// Returns the result of the transfer that the engine is to see. `result` is the kernel's answer: a byte count or a negative errno.
+  /// Returns the result that the engine is to see for this transfer. `result` is the kernel's answer: a byte count or a negative errno.
   virtual i64 completed(const Transfer&, i64 result) { return result; }
-  /// Returns the result of fdatasync that the engine is to see. `result` is the kernel's answer: 0 or a negative errno.
+  /// Returns the result that the engine is to see for fdatasync. `result` is the kernel's answer: 0 or a negative errno.
   virtual i64 flushed(int /*descriptor*/, i64 result) { return result; }
 
   static SystemCalls& real();

@@ -1,6 +1,6 @@
-// AdamW (Loshchilov and Hutter, 2019) as PyTorch computes it, on spans of any length. The operations have one fixed order and each is
-// rounded separately (no fused multiply-add; square root and division correctly rounded), so the scalar, AVX2 and AVX-512 paths agree bit
-// for bit:
+// AdamW (Loshchilov and Hutter, 2019) as PyTorch computes it, on spans of any length. The operations have one fixed
+// order and each is rounded separately (no fused multiply-add; square root and division correctly rounded), so the
+// scalar, AVX2 and AVX-512 paths agree bit for bit:
 //   g = gradient * gradient_scale          (always multiplied, even by 1)
 //   w = w * decay                          decay = 1 - lr * weight_decay
 //   m = m + (g - m) * (1 - beta1)
@@ -25,8 +25,8 @@ struct AdamWSettings {
 template <class T>
 Scalars<T> make_adamw_scalars(const AdamWSettings& settings, double learning_rate, double weight_decay, i64 t, double gradient_scale);
 
-/// Updates weight, m and v in place. All spans have the same length, any alignment and any values (denormals are kept). Throws Error(bug)
-/// on spans of different lengths, Error(usage) on an instruction set that this CPU lacks.
+/// Updates weight, m and v in place. All spans have one length, any alignment and any values (denormals are kept).
+/// Throws Error(bug) on spans of different lengths, and Error(usage) on an instruction set that this CPU lacks.
 template <class T>
 void adamw_update(std::span<T> weight, std::span<T> m, std::span<T> v, std::span<const T> gradient, const Scalars<T>& s,
                   Isa isa = Isa::best);

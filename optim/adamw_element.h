@@ -1,5 +1,5 @@
-// The formulas of adamw.h for one element, each operation rounded separately. The plain CPU loop and the GPU kernels compile the same code
-// (without contraction to fused multiply-add, with correctly rounded division and square root).
+// The formulas of adamw.h for one element, each operation rounded separately. The plain CPU loop and the GPU kernels
+// compile this code (without contraction to fused multiply-add, with correctly rounded division and square root).
 #pragma once
 #include <cmath>
 

@@ -1,14 +1,15 @@
-// AdamW and the gradient norm on a GPU: computes the same bits as adamw_update_tile and tile_square_sum, for many tiles at once. There are
-// two implementations; the one for builds without CUDA, which have no tensors on a GPU, throws Error(bug). Work is queued on the current
-// stream, which must belong to the GPU whose memory holds the operands. Errors: Error(io) if the driver refuses the launch.
+// AdamW and the gradient norm on a GPU, for many tiles (of 16,384 elements) at once. The bits are those of
+// adamw_update_tile and tile_square_sum. There are two implementations; the one for builds without CUDA,
+// which have no tensors on a GPU, throws Error(bug). Work is queued on the current stream, which must
+// belong to the GPU whose memory holds the operands. Throws Error(io) if the driver refuses the launch.
 #pragma once
 #include "optim/adamw_tile.h"
 
 namespace spillway::optim {
 
-/// Updates `tiles` tiles. `first` points to the first one; the tiles of each operand lie one after the other. `parts` ascend over all tiles
-/// and end where the last tile ends. `noise.first_element` refers to the first tile. The new weights and state either replace the old ones
-/// in place or lie in memory that does not overlap the old ones.
+/// Updates `tiles` tiles. `first` points to the first tile; the tiles of each operand lie one after the other. `parts`
+/// ascend over all tiles and end where the last tile ends. `noise.first_element` refers to the first tile. The new
+/// weights and state either replace the old ones in place or lie in memory that does not overlap the old ones.
 void adamw_update_tiles_on_gpu(const StateFormat& format, const TileOperands& first, i64 tiles, std::span<const TilePart> parts,
                                const RoundingNoise& noise);
 

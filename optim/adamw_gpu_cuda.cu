@@ -10,10 +10,10 @@ namespace {
 
 constexpr int kThreads = kTileThreads;
 
-// The arguments of one launch; elements count from the begin of the first tile.
+// The arguments of one launch of the update kernel. Elements count from the begin of the first tile.
 template <class T>
 struct Launch {
-  Columns first;  // pointers to the arrays of the first tile
+  Columns first;  // points to the arrays of the first tile
   i64 gradient_tile_bytes, weight_tile_bytes, state_tile_bytes, m_scales_begin, used_state_bytes;
   const std::byte* state;
   std::byte* new_state;
@@ -52,7 +52,7 @@ __device__ void store_master(const Columns& c, i64 i, T x) {
   }
 }
 
-// Returns block_scale of the 256 moments that 64 threads hold, four each. `largest` is the largest magnitude of the calling thread.
+// Returns block_scale() of the 256 moments that 64 threads hold, four each. `largest` is the largest magnitude of the calling thread.
 __device__ float shared_scale(u32 largest, u32 (&of_warp)[kThreads / 32]) {
   for (int step = 16; step > 0; step /= 2) {
     const u32 other = __shfl_xor_sync(0xffffffffu, largest, step);
@@ -73,7 +73,7 @@ __device__ u32 magnitude(float x) { return std::bit_cast<u32>(x) & 0x7fffffff; }
 template <class T, Weights W, Moments M>
 __global__ void __launch_bounds__(kThreads) update_tiles(Launch<T> l) {
   const i64 block_begin = l.begin + i64{blockIdx.x} * kBlockElems, tile = block_begin / kTileElems;
-  const i64 begin = block_begin % kTileElems + i64{threadIdx.x / 16} * kRowElems + threadIdx.x % 16;  // index in the tile
+  const i64 begin = block_begin % kTileElems + i64{threadIdx.x / 16} * kRowElems + threadIdx.x % 16;  // the index in the tile
   Columns c = l.first;
   c.gradient += tile * l.gradient_tile_bytes;
   c.weight += tile * l.weight_tile_bytes, c.new_weight += tile * l.weight_tile_bytes;
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(kThreads) update_tiles(Launch<T> l) {
   }
 }
 
-// Sums the squares of one tile per thread block; thread i computes lane i.
+// A kernel that sums the squares of one tile per thread block; thread i computes lane i of the sum.
 template <class T>
 __global__ void __launch_bounds__(kNormLanes) square_sums(const T* gradient, double* sums) {
   const T* tile = gradient + i64{blockIdx.x} * kTileElems;
@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(kNormLanes) square_sums(const T* gradient, dou
 }
 
 Columns columns_of(const StateFormat& f, const TileOperands& tile) {
-  const bool has_master = f.average_begin_bytes() > 0;  // the next part of the state begins where the master ends
+  const bool has_master = f.average_begin_bytes() > 0;  // the average begins where the master ends
   return {tile.gradient,
           tile.weight,
           has_master ? tile.state : nullptr,

@@ -26,7 +26,7 @@ struct Job {
 };
 
 Columns columns_of(const StateFormat& f, const TileOperands& tile) {
-  const bool has_master = f.average_begin_bytes() > 0;  // the next part of the state begins where the master ends
+  const bool has_master = f.average_begin_bytes() > 0;  // the average begins where the master ends
   return {.gradient = tile.gradient,
           .weight = tile.weight,
           .master = has_master ? tile.state : nullptr,
@@ -68,7 +68,7 @@ void encode(const BlockMoments& moments, const BlockCodes<u8>& codes, const Roun
   if (isa == Isa::scalar && !streaming) encode_block_scalar(moments, codes, noise);
 }
 
-/// Returns the columns of one block of kMomentBlockElems elements; their m and v point to scratch memory.
+/// Returns the columns of one block of kMomentBlockElems elements. The columns' m and v point to scratch memory.
 Columns block_columns(const StateFormat& f, Columns c, i64 begin, BlockMoments& moments) {
   const i64 weight = begin * size_of(f.weight), master = begin * f.average_begin_bytes() / kTileElems;
   c.gradient += begin * size_of(f.gradient);
@@ -95,7 +95,7 @@ void update_int8_block(const Job& job, const Columns& whole, i64 block, BlockMom
   store_element(job.tile.new_state + v_scales, block, codes.v_scale);
 }
 
-/// Updates block by block through fp32 scratch memory, which stays in the L1 cache.
+/// Updates a tile with int8 moments block by block through fp32 scratch memory, which stays in the L1 cache.
 void update_int8(const Job& job) {
   const Columns whole = columns_of(job.format, job.tile);
   BlockMoments moments;

@@ -1,8 +1,8 @@
-// AdamW on one tile in any state format, in one pass over the bytes. Performs the operations of adamw.h in their order, on the fp32 (f64)
-// master weight and on moments widened to that type, then rounds the weight and the state to their formats. The weight is updated with the
-// new moments as they are before they are rounded. Works out of place, or in place if new and old are the same address; other overlaps are
-// not allowed. The bits are the same on every instruction set, in place or not, streamed or not, and however the tile is cut into parts.
-// Pure function, thread-safe: the caller distributes tiles over threads.
+// AdamW on one tile (16,384 elements) in any state format, in one pass over the bytes. The operations are those of adamw.h in their
+// order, on the fp32 (f64) master weight and on moments widened to that type; then the weight and the state are rounded to their
+// formats. The weight is updated with the new moments as they are before they are rounded. The update works out of place, or in place if
+// new and old are one address; other overlaps are not allowed. The bits do not depend on the instruction set, on whether the update is
+// in place or streamed, nor on how the tile is cut into parts. Pure function, thread-safe: the caller distributes tiles over threads.
 #pragma once
 #include <span>
 
@@ -12,35 +12,35 @@
 
 namespace spillway::optim {
 
-/// Pointers to one tile of each operand; the format determines their sizes.
+/// Pointers to one tile (16,384 elements) of each operand. The state format determines the sizes of the tiles in bytes.
 struct TileOperands {
   const std::byte* gradient;
   const std::byte* weight;
   const std::byte* state;
   std::byte* new_weight;
   std::byte* new_state;
-  const std::byte* direction = nullptr;  // step direction of the weight, which Muon and Adafactor compute beforehand (rules/muon.h)
+  const std::byte* direction = nullptr;  // the weight's step, which Muon and Adafactor compute beforehand (rules/muon.h)
 };
 
-/// A part of a tile: the elements from the end of the previous part (or the tile's begin) up to `end`. They share their scalars. A part
-/// without scalars is a gap between parameters; its zeros stay zeros.
+/// A part of a tile: the elements from the end of the previous part (or the tile's begin) up to `end`. The elements
+/// of a part share their scalars. A part without scalars is a gap between parameters; its zeros stay zeros.
 struct TilePart {
   i64 end = kTileElems;
-  const Scalars<double>* scalars = nullptr;  // each is rounded once to fp32 if the arithmetic is fp32
+  const Scalars<double>* scalars = nullptr;  // the scalars are rounded once to fp32 if the arithmetic is fp32
 };
 
-/// The key for stochastic rounding of bf16 and int8 moments; other formats ignore it. Element e of the tensor that `key` stands for uses
-/// Philox counter (t, 16 * (e / 64) + e mod 16), word (e / 16) mod 4: m is rounded with the lower half of that word, v with the upper half.
-/// (Other rules round their first array like m, their second like v, and their third like m with counters above 2^63.)
+/// The key for stochastic rounding of bf16 and int8 moments; other formats ignore it. Element e of the tensor that `key` stands for
+/// uses Philox counter (t, 16 * (e / 64) + e mod 16), word (e / 16) mod 4: m is rounded with the lower half of that word, v with
+/// the upper half. (Other rules round their first array as m, their second as v, and their third as m with counters above 2^63.)
 struct RoundingNoise {
   RandomKey key;
-  u64 t = 0;              // number of this update among the applied ones, from 1
-  u64 first_element = 0;  // index of the tile's first element in the tensor; a multiple of 64
+  u64 t = 0;              // the number of this update among the applied ones, counted from 1
+  u64 first_element = 0;  // the index of the tile's first element in the tensor; a multiple of 64
 };
 
-/// Updates one tile. `parts` ascend and the last one ends at kTileElems, else Error(bug). If `streaming`, the new weight and state, which
-/// then go to another slot, are written past the caches. Their addresses must be multiples of 64 (else Error(bug)), and the data is visible
-/// to other threads when the call returns.
+/// Updates one tile. Throws Error(bug) unless `parts` ascend and the last part ends at kTileElems. With
+/// `streaming`, the new weight and state, which then must lie apart from the old ones, are written past the caches.
+/// Their addresses must be multiples of 64 (else Error(bug)), and other threads see the data when the call returns.
 void adamw_update_tile(const StateFormat& format, const TileOperands& tile, std::span<const TilePart> parts, const RoundingNoise& noise,
                        Isa isa = Isa::best, bool streaming = false);
 

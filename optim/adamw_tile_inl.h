@@ -1,5 +1,5 @@
-// The vector version of the kernels in adamw_tile_scalar.cc, shared by AVX2 and AVX-512: include it after lanes_avx2.h or lanes_avx512.h,
-// whose operations it uses. Processes whole rows of 64 elements.
+// The vector version of the kernels in adamw_tile_scalar.cc, shared by AVX2 and AVX-512. Include it after
+// lanes_avx2.h or lanes_avx512.h, whose operations it uses. The kernels process whole rows of 64 elements.
 #include "optim/adamw_tile_paths.h"
 #include "optim/bf16.h"
 
@@ -105,8 +105,8 @@ struct RowNoise {
   U32::V word[4];
 };
 
-// Philox 4x32-10 (base/random.h) on 64-bit lanes whose lower halves hold the counter's words. So the lower and upper half of each 64-bit
-// product need not be moved.
+// Computes Philox 4x32-10 (base/random.h) on 64-bit lanes whose lower halves hold the counter's
+// words. With this layout the lower and upper half of each 64-bit product need not be moved.
 SPILLWAY_LANE void philox_words(U32::V (&x)[4], u32 k0, u32 k1) {
   const auto m0 = U32::splat(0xD2511F53u), m1 = U32::splat(0xCD9E8D57u);
   for (int round = 0; round < 10; ++round) {

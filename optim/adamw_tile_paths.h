@@ -1,9 +1,9 @@
-// The kernels behind adamw_update and adamw_update_tile. Only files that implement the optimizer's kernels include this header. Each
-// updates a stretch of elements that share their scalars. The kernels use intrinsics in functions with a target attribute, because a caller
-// must be able to choose an instruction set and because the exact bits are a promise: the operations are written out one by one, once in
-// plain C++ (the reference) and once in vector code (adamw_tile_inl.h) for AVX2 and AVX-512. Two things prevent fused multiply-adds:
-// -ffp-contract=off (set by the build; without it the compiler may fuse even intrinsics), and for AVX2 a target without FMA. Square root
-// and division are correctly rounded; reciprocal estimates are not used.
+// The kernels behind adamw_update and adamw_update_tile. Only files that implement the optimizer's kernels include this header. A
+// kernel updates a stretch of elements that share their scalars. The kernels use intrinsics in functions with a target attribute,
+// because a caller must be able to choose an instruction set and because the exact bits are a promise: the operations are written
+// out one by one, once in plain C++ (the reference) and once in vector code (adamw_tile_inl.h) for AVX2 and AVX-512. Two things
+// prevent fused multiply-adds: -ffp-contract=off (set by the build; without it the compiler may fuse even intrinsics), and for
+// AVX2 a target without FMA. Square root and division are correctly rounded; reciprocal estimates are not used.
 #pragma once
 #include <cmath>
 
@@ -11,20 +11,20 @@
 
 namespace spillway::optim {
 
-/// Number of elements in a row: a row draws its random numbers together and is the unit of the vector kernels.
+/// The number of elements in a row: a row draws its random numbers together and is the unit of the vector kernels.
 constexpr i64 kRowElems = 64;
 
 /// Throws Error(bug) unless `parts` ascend, the last one ends at `elems`, and `noise.first_element` is a multiple of kRowElems.
 void check_parts(std::span<const TilePart> parts, i64 elems, const RoundingNoise& noise);
 
-/// Says what the weight column holds and where the master weight is stored. own_master: the weight is its own master. fp32_master,
+/// Tells what the weight column holds and where the master weight is stored. own_master: the weight is its own master. fp32_master,
 /// fp32_master_of_f16: an fp32 master lies in the state. split_master: the state holds the lower half of the master's bits.
 enum class Weights { own_master, fp32_master, fp32_master_of_f16, split_master };
-/// Returns true if an fp32 master lies in the state.
+/// Returns true if an fp32 master lies in the state (and not only half of it, as with split_master).
 constexpr bool has_whole_master(Weights w) { return w == Weights::fp32_master || w == Weights::fp32_master_of_f16; }
 
-/// One pointer for each array of a tile, or of a block of kMomentBlockElems elements in it; null if the format has no such array. `master`
-/// is the fp32 master or the lower half of its bits. With int8 moments the m and v columns point to fp32 scratch memory.
+/// One pointer for each array of a tile, or of a block of kMomentBlockElems elements of it; null if the format has no such array.
+/// `master` is the fp32 master or the lower half of its bits. With int8 moments the m and v columns point to fp32 scratch memory.
 struct Columns {
   const std::byte *gradient, *weight, *master, *m, *v;
   std::byte *new_weight, *new_master, *new_m, *new_v;
@@ -38,10 +38,10 @@ struct Stretch {
   i64 begin, end;
   const Scalars<double>& scalars;
   const RoundingNoise& noise;
-  bool streaming;  // write past the caches; does not apply to the scratch memory of int8 moments
+  bool streaming;  // the results are written past the caches, except those in the scratch memory of int8 moments
 };
 
-/// Updates any stretch; ignores `streaming`.
+/// Updates any stretch, in plain C++; ignores `streaming`.
 void update_scalar(const Stretch& stretch);
 /// The AVX2 and AVX-512 versions update a stretch that consists of whole rows.
 void update_avx2(const Stretch& stretch);

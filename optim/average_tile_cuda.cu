@@ -22,7 +22,7 @@ __device__ T at(const std::byte* column, i64 i) {
   return reinterpret_cast<const T*>(column)[i];
 }
 
-// Each thread updates one element.
+// A kernel in which each thread updates one element of the average.
 template <class T>
 __global__ void __launch_bounds__(kThreads) average_tiles(AverageLaunch l) {
   const i64 element = i64{blockIdx.x} * kThreads + threadIdx.x, tile = element / kTileElems, i = element % kTileElems;

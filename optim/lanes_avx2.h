@@ -1,5 +1,5 @@
-// Vector operations on AVX2 for adamw_tile_inl.h, moments8_inl.h and rules/rules_inl.h. They work on pairs of vectors, so that the widths
-// are the same as in lanes_avx512.h, which explains the names; a file includes one of the two before the *_inl.h files.
+// Vector operations on AVX2 for adamw_tile_inl.h, moments8_inl.h and rules/rules_inl.h. They work on pairs of vectors, so that the
+// widths are those of lanes_avx512.h, which explains the names. A file includes lanes_avx2.h or lanes_avx512.h before the *_inl.h files.
 #pragma once
 #include <immintrin.h>
 
@@ -82,8 +82,8 @@ struct U32 {
     const __m128i bytes = load_128(at);
     return {_mm256_cvtepi8_epi32(bytes), _mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))};
   }
-  // The pack instruction saturates, so the bits outside `mask` are cleared first. It works on each 128-bit half separately, so the 64-bit
-  // quarters are reordered afterwards.
+  // Packs the lower 16 bits of each lane. The pack instruction saturates, so the bits outside `mask` are
+  // cleared first. It works on each 128-bit half separately, so the 64-bit quarters are reordered afterwards.
   SPILLWAY_LANE __m256i pack_u16(V x, u32 mask) {
     const V y = bit_and(x, splat(mask));
     return _mm256_permute4x64_epi64(_mm256_packus_epi32(y.low, y.high), 0xd8);

@@ -1,7 +1,7 @@
-// Vector operations on AVX-512F for adamw_tile_inl.h, moments8_inl.h and rules/rules_inl.h, with the same names and meanings as in
-// lanes_avx2.h; a file includes one of the two before the *_inl.h files. F32 is a vector of 16 floats, U32 holds their bits or 16 integers,
-// F64 is 8 doubles. Loads and stores take any alignment; streamed stores need multiples of the vector's bytes. Zero-masking intrinsics with
-// a full mask are used where g++ 12 emits a false warning for the plain ones.
+// Vector operations on AVX-512F for adamw_tile_inl.h, moments8_inl.h and rules/rules_inl.h, with the names and meanings of
+// lanes_avx2.h. A file includes lanes_avx2.h or lanes_avx512.h before the *_inl.h files. F32 is a vector of 16 floats, U32
+// holds their bits or 16 integers, F64 is 8 doubles. Loads and stores take any alignment; streamed stores need multiples of
+// the vector's bytes. Zero-masking intrinsics with a full mask are used where g++ 12 emits a false warning for the plain ones.
 #pragma once
 #include <immintrin.h>
 
@@ -29,7 +29,7 @@ struct F64 {
   SPILLWAY_LANE V sub(V a, V b) { return _mm512_sub_pd(a, b); }
   SPILLWAY_LANE V mul(V a, V b) { return _mm512_mul_pd(a, b); }
   SPILLWAY_LANE V div(V a, V b) { return _mm512_div_pd(a, b); }
-  /// Returns the larger of a and b in each lane, or b if either is NaN.
+  /// Returns the larger of a and b in each lane, or b if a or b is NaN.
   SPILLWAY_LANE V max(V a, V b) { return _mm512_maskz_max_pd(0xff, a, b); }
   SPILLWAY_LANE V sqrt(V x) { return _mm512_maskz_sqrt_pd(0xff, x); }
   /// Returns 1 or -1 in each lane; zeros and NaN are returned unchanged.
@@ -57,12 +57,12 @@ struct U32 {
   SPILLWAY_LANE V shift_right(V x) {
     return _mm512_maskz_srli_epi32(kAll, x, kBits);
   }
-  /// Returns all ones in the lanes whose top bit is set, else 0.
+  /// Returns all ones in the lanes whose top bit is set, and 0 in the others.
   SPILLWAY_LANE V sign(V x) { return _mm512_maskz_srai_epi32(kAll, x, 31); }
   SPILLWAY_LANE V min(V a, V b) { return _mm512_maskz_min_epi32(kAll, a, b); }
   SPILLWAY_LANE V max(V a, V b) { return _mm512_maskz_max_epi32(kAll, a, b); }
-  /// These three treat the vector as 64-bit lanes: mul_low multiplies the lower halves, upper moves the upper halves down, merge combines
-  /// the lower halves of two vectors.
+  /// mul_low(), upper() and merge() treat the vector as 64-bit lanes: mul_low multiplies the lower
+  /// halves, upper moves the upper halves down, merge combines the lower halves of two vectors.
   SPILLWAY_LANE V mul_low(V a, V b) { return _mm512_maskz_mul_epu32(0xff, a, b); }
   SPILLWAY_LANE V upper(V x) { return _mm512_maskz_srli_epi64(0xff, x, 32); }
   SPILLWAY_LANE V merge(V even, V odd) { return _mm512_mask_mov_epi32(_mm512_maskz_slli_epi64(0xff, odd, 32), 0x5555, even); }
@@ -121,11 +121,11 @@ struct F32 {
     return _mm512_maskz_cvtepu16_epi32(kAll, _mm512_maskz_cvtps_ph(kAll, x, _MM_FROUND_TO_NEAREST_INT));
   }
   SPILLWAY_LANE U32::V truncate(V x) { return _mm512_maskz_cvttps_epi32(kAll, x); }
-  /// Returns `of_x`, but `other` in the lanes where `x` is NaN.
+  /// Returns `of_x`, but in the lanes where `x` is NaN returns `other`.
   SPILLWAY_LANE U32::V bits_unless_nan(V x, U32::V of_x, U32::V other) {
     return _mm512_mask_mov_epi32(of_x, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), other);
   }
-  /// Returns 1 in the lanes where x > 0, else 0.
+  /// Returns 1 in the lanes where x > 0, and 0 in the others.
   SPILLWAY_LANE U32::V is_positive(V x) { return _mm512_maskz_set1_epi32(_mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_GT_OQ), 1); }
 };
 

@@ -1,6 +1,6 @@
-// Vector operations of width one, the reference that lanes_avx2.h and lanes_avx512.h must reproduce bit for bit; lanes_avx512.h explains
-// the names. They are constexpr, so that GPU kernels may call them (compiled without contraction to fused multiply-add, with correctly
-// rounded division and square root).
+// Vector operations of width one, the reference that lanes_avx2.h and lanes_avx512.h must reproduce bit for
+// bit; lanes_avx512.h explains the names. The operations are constexpr, so that GPU kernels may call them
+// (compiled without contraction to fused multiply-add, with correctly rounded division and square root).
 #pragma once
 #include <cmath>
 

@@ -17,7 +17,8 @@
 
 namespace spillway::optim {
 
-/// The chain of lines, one for each decade: the codes up to `top_code` stand for values up to `top`, spaced by `step`.
+/// The chain of lines that maps codes to values, one line for each decade:
+/// the codes up to `top_code` stand for values up to `top`, spaced by `step`.
 struct CodeLines {
   int lines;
   alignas(32) float top[8], top_code[8], step[8], codes_per_unit[8];
@@ -80,10 +81,10 @@ constexpr u8 encode_v(float x, float scale, u16 noise) {
   return static_cast<u8>(std::clamp(code, x > 0 ? 1 : 0, 255));
 }
 
-/// Returns the largest magnitude of the block; 0 if the block is to be stored as zeros, NaN if an element is not finite. In both cases all
-/// codes are 0.
+/// Returns the largest magnitude of the block. Returns 0 if the block is to be
+/// stored as zeros, and NaN if an element is not finite; all codes are then 0.
 inline float block_scale(std::span<const float> block) {
-  u32 largest = 0;  // magnitudes compare like integers, with NaN last
+  u32 largest = 0;  // the largest magnitude, as bits: magnitudes compare like integers, with NaN last
   for (float x : block) largest = std::max(largest, std::bit_cast<u32>(x) & 0x7fffffff);
   if (largest >= 0x7f800000) return std::bit_cast<float>(kNanBits);
   const auto scale = std::bit_cast<float>(largest);

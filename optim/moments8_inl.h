@@ -1,4 +1,4 @@
-// The vector version of the block kernels of moments8.h, shared by AVX2 and AVX-512; include it after adamw_tile_inl.h.
+// The vector version of the block kernels of moments8.h, shared by AVX2 and AVX-512. Include it after adamw_tile_inl.h.
 #include <cstring>
 
 #include "optim/moments8.h"

@@ -63,7 +63,7 @@ double tile_square_sum(std::span<const BFloat16> tile, Isa isa) { return square_
 double clip_factor(double norm, double clip) {
   if (clip == 0) return 1;
   const double factor = clip / (norm + 1e-6);
-  return factor > 1 ? 1 : factor;  // the comparison is false for NaN, so NaN stays NaN
+  return factor > 1 ? 1 : factor;  // for NaN the comparison is false, so a NaN factor stays NaN
 }
 
 }  // namespace spillway::optim

@@ -1,6 +1,7 @@
-// The global gradient norm, summed in an order that depends on nothing but the flat layout. Within a tile of 16384 elements, element i is
-// added to lane i mod 64 in fp64 (fp32 squares are exact in fp64), and the lanes are then folded in halves of 32, 16, …, 1. The caller adds
-// tile sums in (bucket, tile) order. The bits are the same on every instruction set. A short last tile counts as if padded with zeros.
+// The global gradient norm, summed in an order that depends on nothing but how the gradient is divided into tiles. Within a
+// tile of 16384 elements, element i is added to lane i mod 64 in fp64 (fp32 squares are exact in fp64), and the lanes are
+// then folded in halves of 32, 16, …, 1. The caller adds the tiles' sums in (bucket, tile) order; a bucket is a run of tiles
+// that are stepped together. The bits do not depend on the instruction set. A short last tile counts as if padded with zeros.
 #pragma once
 #include <span>
 
@@ -13,7 +14,7 @@ namespace spillway::optim {
 constexpr i64 kTileElems = 16384;
 constexpr i64 kNormLanes = 64;
 
-/// Returns the sum of squares of one tile (at most kTileElems elements, else Error(bug)); NaN and infinity propagate.
+/// Returns the sum of squares of one tile. NaN and infinity propagate. Throws Error(bug) on more than kTileElems elements.
 double tile_square_sum(std::span<const float> tile, Isa isa = Isa::best);
 double tile_square_sum(std::span<const double> tile, Isa isa = Isa::best);
 double tile_square_sum(std::span<const BFloat16> tile, Isa isa = Isa::best);

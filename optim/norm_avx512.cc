@@ -12,7 +12,8 @@ namespace {
 constexpr int kVectors = 8;
 constexpr i64 kWidth = 8;
 
-// Uses the zero-masking intrinsic with a full mask, because g++ 12 emits a false warning for the plain one.
+// Converts eight elements to fp64. The zero-masking intrinsic with a full
+// mask is used because g++ 12 emits a false warning for the plain one.
 SPILLWAY_AVX512 inline __m512d widen(const float* at) { return _mm512_maskz_cvtps_pd(0xff, _mm256_loadu_ps(at)); }
 SPILLWAY_AVX512 inline __m512d widen(const double* at) { return _mm512_loadu_pd(at); }
 SPILLWAY_AVX512 inline __m512d widen(const BFloat16* at) {

@@ -1,5 +1,5 @@
-// The optimizers' update rules by name, the amount of state that each keeps per weight, and the scalars of one step. rules/rules.h has the
-// formulas. All types are plain values.
+// Names the optimizers' update rules, the amount of state that each keeps per weight, and
+// the scalars of one step. rules/rules.h has the formulas. All types are plain values.
 #pragma once
 #include <span>
 
@@ -9,25 +9,26 @@ namespace spillway::optim {
 
 /// The update rules, each with the state arrays that it keeps, in the order in which they are stored.
 enum class Rule {
-  sgd,                        // no state
-  sgd_momentum,               // state: b, the momentum
-  sgd_nesterov,               // state: b, the momentum
-  adam,                       // state: the moments m and v
-  adam_amsgrad,               // state: the moments m and v, the maximum of v
-  adamw,                      // state: the moments m and v
-  adamw_amsgrad,              // state: the moments m and v, the maximum of v
-  adagrad,                    // state: s, the sum of squared gradients
-  rmsprop,                    // state: s, the running mean of squared gradients
-  rmsprop_momentum,           // state: s as for rmsprop, and b, the momentum
-  rmsprop_centered,           // state: s as for rmsprop, and a, the running mean of gradients
-  rmsprop_centered_momentum,  // state: s and a as for rmsprop_centered, and b, the momentum
-  lion,                       // state: m, the momentum
-  muon,                       // state: m, the momentum; for matrices only
-  adafactor,                  // state: v, the second moment; for parameters of one dimension
-  adafactor_factored,         // no array of state, but means of v over rows and over columns (rules/adafactor.h)
+  sgd,                        // keeps no state
+  sgd_momentum,               // keeps b, the momentum
+  sgd_nesterov,               // keeps b, the momentum
+  adam,                       // keeps the moments m and v
+  adam_amsgrad,               // keeps the moments m and v, and the maximum of v
+  adamw,                      // keeps the moments m and v
+  adamw_amsgrad,              // keeps the moments m and v, and the maximum of v
+  adagrad,                    // keeps s, the sum of squared gradients
+  rmsprop,                    // keeps s, the running mean of squared gradients
+  rmsprop_momentum,           // keeps rmsprop's s, and b, the momentum
+  rmsprop_centered,           // keeps rmsprop's s, and a, the running mean of gradients
+  rmsprop_centered_momentum,  // keeps rmsprop's s, a (the running mean of gradients) and b (the momentum)
+  lion,                       // keeps m, the momentum
+  muon,                       // keeps m, the momentum; for matrices only
+  adafactor,                  // keeps v, the second moment; for parameters of one dimension
+  adafactor_factored,         // keeps no array, but means of v over rows and over columns (rules/adafactor.h)
 };
 
-/// Returns how many state arrays, each as long as the weight, a rule has. They start at zero, adagrad's at its initial_accumulator_value.
+/// Returns how many state arrays, each as long as the weight, a rule has. All arrays
+/// start at zero, except adagrad's, which starts at its initial_accumulator_value.
 constexpr int state_arrays(Rule rule) {
   switch (rule) {
     case Rule::sgd:
@@ -55,9 +56,10 @@ constexpr int state_arrays(Rule rule) {
 }
 constexpr int kMaxStateArrays = 3;
 
-/// Returns true if the rule steps whole matrices, not single elements. The parameters that it does not handle use AdamW.
+/// Returns true if the rule steps whole matrices, not single elements. Embeddings, heads and vectors then use AdamW.
 constexpr bool is_of_matrices(Rule rule) { return rule == Rule::muon; }
-/// Returns true if the rule steps every parameter as a whole. Parameters of two or more dimensions use adafactor_factored.
+/// Returns true if the rule is one of Adafactor's two, which step every parameter
+/// as a whole. Parameters of two or more dimensions use adafactor_factored.
 constexpr bool is_of_parameters(Rule rule) { return rule == Rule::adafactor || rule == Rule::adafactor_factored; }
 /// Returns true if the rule steps whole matrices or parameters. For such a rule the CPU's threads compute the step, even if the parameter
 /// lies on a GPU.
@@ -72,8 +74,8 @@ struct StateArrayName {
 /// Returns the names of the rule's state arrays, in their order.
 std::span<const StateArrayName> state_array_names(Rule rule);
 
-/// The scalars of one step, named as in the formulas (make_scalars of settings.h); those that a rule does not use are 0. rmsprop's alpha is
-/// stored in beta2.
+/// The scalars of one step, named as in the formulas (make_scalars of settings.h).
+/// Scalars that a rule does not use are 0. rmsprop's alpha is stored in beta2.
 template <class T>
 struct Scalars {
   T gradient_scale, weight_decay, decay, beta1, one_minus_beta1, beta2, one_minus_beta2, root_correction2, eps, momentum,
@@ -87,8 +89,8 @@ Scalars<T> rounded(const Scalars<From>& s) {
           r(s.one_minus_beta2), r(s.root_correction2), r(s.eps),   r(s.momentum), r(s.one_minus_dampening), r(s.step_size)};
 }
 
-/// Scalars for the gaps between parameters. Under any rule they leave finite numbers unchanged (for amsgrad, provided that the third array
-/// is a maximum of v). Zeros remain zeros even if the user's eps is 0, because the eps here is 1.
+/// The scalars for the gaps between parameters. Under any rule they leave finite numbers unchanged (for amsgrad, provided that
+/// the third array is a maximum of v). Zeros remain zeros even if the user's eps is 0, because kGapScalars has an eps of 1.
 template <class T>
 constexpr Scalars<T> kGapScalars{.gradient_scale = 0,
                                  .weight_decay = 0,

@@ -9,12 +9,13 @@ namespace {
 
 using Kind = Schedule::Kind;
 
-// Falls from 1 to 0 along half a cosine.
+// Returns a value that falls from 1 to 0 along half a cosine as `progress` goes from 0 to 1.
 double half_cosine(double progress) { return 0.5 * (1 + std::cos(std::numbers::pi * progress)); }
 
 double between(double from, double to, double left) { return to + (from - to) * left; }
 
-// Computes the onecycle rate. The two phases meet at `peak`, which is not a step if it is negative or not a whole number.
+// Computes the onecycle rate. The rate rises before step `peak` and falls
+// after it. `peak` may be negative or a fraction and is then not a step.
 double onecycle(const Schedule& s, i64 step) {
   constexpr double kFirst = 1.0 / 25, kLast = 1e-4;
   const double first = s.learning_rate * kFirst, last = first * kLast;
@@ -25,7 +26,7 @@ double onecycle(const Schedule& s, i64 step) {
   return peak < end ? between(s.learning_rate, last, half_cosine((at - peak) / (end - peak))) : s.learning_rate;
 }
 
-// Computes a rate that decays from step `begin` on and reaches the minimum at the last step.
+// Computes a learning rate that decays from step `begin` on and reaches the minimum at the last step.
 double decayed(const Schedule& s, i64 begin, i64 step) {
   const double bottom = s.min_lr_ratio * s.learning_rate;
   const i64 steps = std::max<i64>(1, s.steps - 1 - begin);

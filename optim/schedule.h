@@ -20,11 +20,11 @@ struct Schedule {
   double learning_rate = 3e-4;
   i64 warmup_steps = 0, steps = 1;
   double min_lr_ratio = 0.1;
-  double power = 1;        // used by polynomial; above 0
-  i64 decay_steps = 1;     // used by wsd; at least 1
-  i64 step_size = 1;       // used by step; at least 1
-  double gamma = 0.1;      // used by step
-  double pct_start = 0.3;  // used by onecycle; in [0, 1]
+  double power = 1;        // the power to which 1 - p is raised by the kind polynomial; above 0
+  i64 decay_steps = 1;     // the number of steps over which the kind wsd decays; at least 1
+  i64 step_size = 1;       // the number of steps after which the kind step lowers the rate; at least 1
+  double gamma = 0.1;      // the factor by which the kind step lowers the rate
+  double pct_start = 0.3;  // the fraction of the steps in which the kind onecycle raises the rate; in [0, 1]
 };
 
 /// Returns true if the rates of this kind depend on the total number of steps.

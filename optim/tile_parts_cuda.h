@@ -1,6 +1,7 @@
-// A table of the parts of many tiles is passed to a GPU kernel as an argument; in it each thread finds the scalars of its elements. If the
-// parts do not fit into one table, the work is split into several launches. A thread updates elements e, e + 16, e + 32 and e + 48 of a row
-// of 64, which share a Philox counter; a thread block updates 16 rows. Included by *_cuda.cu files alone.
+// Defines PartTable, a table of the parts of many tiles (of 16,384 elements) that is passed to a GPU kernel as an
+// argument. In the table each thread finds the scalars of its elements. If the parts do not fit into one table,
+// the work is split into several launches. A thread updates elements e, e + 16, e + 32 and e + 48 of a row of 64,
+// which share a Philox counter; a thread block updates 16 rows. Only *_cuda.cu files include this header.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -12,17 +13,17 @@ namespace spillway::optim {
 constexpr int kTileThreads = 256, kEach = 4;
 constexpr i64 kBlockElems = kTileThreads * kEach;
 static_assert(kTileElems % kBlockElems == 0 && kBlockElems % kMomentBlockElems == 0);
-// Limits for one launch. The elements of a thread block belong to at most 16 segments, each with scalars of its own, and to the gaps
-// between the segments.
+// The limits of a part table for one launch. The elements of a thread block belong to at
+// most 16 segments, each with scalars of its own, and to the gaps between the segments.
 constexpr int kMostParts = 128, kMostScalars = 17;
 static_assert(kMostParts > 2 * kBlockElems / 64 && kMostScalars > kBlockElems / 64);
 
-/// The parts of one launch; `end` counts elements from the begin of the first tile.
+/// The parts of one launch. The member `end` of a part counts elements from the begin of the first tile.
 template <class T>
 struct PartTable {
   struct Part {
     i64 end;
-    int scalars;  // index into the table's scalars
+    int scalars;  // an index into the table's scalars
   };
   int parts = 0;
   Part part[kMostParts];
@@ -42,8 +43,8 @@ struct PartTable {
   }
 };
 
-/// Splits `elems` elements into consecutive ranges of whole thread blocks, each as long as one table can describe, and calls launch(begin,
-/// blocks, table) for each range: `begin` is its first element, `blocks` its number of thread blocks.
+/// Splits `elems` elements into consecutive ranges of whole thread blocks, each as long as one table can describe. Calls
+/// launch(begin, blocks, table) for each range: `begin` is its first element, `blocks` its number of thread blocks.
 template <class T, class Launch>
 void for_part_tables(i64 elems, std::span<const TilePart> parts, const Launch& launch) {
   size_t next = 0;

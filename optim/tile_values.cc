@@ -11,7 +11,7 @@
 namespace spillway::optim {
 namespace {
 
-constexpr u16 kToNearest = 0x8000;  // as noise, it makes the stochastic roundings round to nearest
+constexpr u16 kToNearest = 0x8000;  // with this noise the stochastic roundings round to nearest
 
 /// Sets out[k] = value(begin + k).
 template <class T, class Value>

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Trains the full product of ways to train a tiny model and compares every bit of every cell: placements, overlaps, orders, engines, formats …
-# on one rank (tests/parallel/run/support_cells.h), then ranks, ZeRO stages, pipelines, communicators (tests/app/run/support_rank_cells.h). Says how
+# on one rank (tests/parallel/run/support_cells.h), then ranks, ZeRO stages, pipelines, communicators (tests/app/program/support_rank_cells.h). Says how
 # many cells there are; as many at a time as there are cores.
 #   scripts/matrix.sh [MINUTES]    begins no part after so many minutes (default: all of it, some weeks of a core)
 # Parts are spread over the product, so the first of them are a fair sample. They are run in order; one that has passed with these programs is

@@ -9,8 +9,8 @@
 #include "device/stream.h"
 #include "device/transfer.h"
 #include "kernels/accumulate.h"
-#include "kernels/elementwise.h"
-#include "kernels/matmul/matmul.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/products/matmul.h"
 #include "optim/norm.h"
 
 namespace spillway::optim {
@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kLinear = 3.4445, kCubic = -4.7750, kQuintic = 2.0315, kLeastNorm = 1e-7;
 constexpr int kSteps = 5;
-constexpr i64 kAlignBytes = 256;  // alignment that a GPU's matrix products need
+constexpr i64 kAlignBytes = 256;  // the alignment in bytes that a GPU's matrix products need
 constexpr i64 kGrain = 4096;
 
 i64 matrix_bytes(i64 rows, i64 columns, DType dtype) { return round_up(rows * columns, kTileElems) * size_of(dtype); }
@@ -37,7 +37,7 @@ struct Parts {
   }
   i64 bytes() const { return 2 * matrix + 2 * square + workspace; }
 
-  i64 matrix, square, workspace;  // sizes in bytes
+  i64 matrix, square, workspace;  // the sizes of the parts in bytes
 };
 
 Tensor view(std::byte* memory, const Shape& shape, DType dtype) {

@@ -11,16 +11,16 @@
 
 namespace spillway::optim {
 
-/// Returns the bytes of working memory that a matrix of f32 or f64 needs on a device of kind `device`: for two copies of the matrix, each
-/// padded to whole tiles, two square matrices of the shorter side, and the workspace of the matrix products.
+/// Returns the bytes of working memory that a matrix of f32 or f64 needs on a device of kind `device`. The memory is for two copies
+/// of the matrix, each padded to whole tiles, two square matrices of the shorter side, and the workspace of the matrix products.
 i64 orthogonalize_bytes(i64 rows, i64 columns, DType dtype, Device::Kind device = Device::Kind::cpu);
 
-/// Returns the number of floating-point operations of the matrix products.
+/// Returns the number of floating-point operations of the matrix products that orthogonalize a matrix.
 double orthogonalize_flops(i64 rows, i64 columns);
 
-/// Orthogonalizes on the CPU, with all threads of the current stream. `memory` has orthogonalize_bytes() bytes and starts at a multiple of
-/// 64. The matrix lies at its front, padded with zeros to the end of its last tile. Returns the address of the result in `memory`, padded
-/// likewise.
+/// Orthogonalizes on the CPU, with all threads of the current stream. `memory` has orthogonalize_bytes()
+/// bytes and starts at a multiple of 64. The matrix lies at the front of `memory`, padded with zeros to
+/// the end of its last tile. Returns the address of the result in `memory`, padded likewise.
 std::byte* orthogonalize(std::byte* memory, i64 rows, i64 columns, DType dtype);
 
 /// Orthogonalizes with the matrix products on the GPU of the current stream. `there` is working memory on that GPU: orthogonalize_bytes()

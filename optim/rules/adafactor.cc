@@ -18,14 +18,14 @@ namespace spillway::optim {
 namespace {
 
 constexpr i64 kPartAlignBytes = 64;
-constexpr i64 kGrainElems = 16384;    // least number of elements that a thread takes at once
-constexpr i64 kColumnsTogether = 64;  // columns summed together: their sums stay in registers and the L1 cache
+constexpr i64 kGrainElems = 16384;    // the least number of elements that a thread takes at once
+constexpr i64 kColumnsTogether = 64;  // the number of columns that are summed together: their sums stay in registers and the L1 cache
 constexpr size_t kSums = 8;
 
 i64 tiles_of(i64 elems) { return ceil_div(elems, kTileElems); }
 i64 grain(i64 elems_each) { return std::max<i64>(1, kGrainElems / std::max<i64>(1, elems_each)); }
 
-// The arrays of a step and their places in the working memory.
+// The arrays of a step of Adafactor, and their places in the working memory.
 template <class T>
 struct UnderWay {
   explicit UnderWay(const AdafactorStep& step) : UnderWay(step.matrices, step.elems, step.memory) {}
@@ -40,7 +40,7 @@ struct UnderWay {
     bytes = used;
   }
   T *direction, *rows, *columns;
-  double *means, *squares;  // means of R for each matrix; sums of squares of the weights for each tile
+  double *means, *squares;  // means: of R, for each matrix; squares: sums over the weights of each tile
   i64 bytes;
 };
 
@@ -49,7 +49,7 @@ T eps1_of(const AdafactorSettings& settings) {
   return static_cast<T>(settings.eps1.value_or(std::numeric_limits<T>::epsilon()));
 }
 
-// Adds the squares up in kSums separate sums, then adds these sums in order.
+// Returns the sum of squares of x: first kSums separate sums, which are then added in order.
 template <class T>
 double square_sum(std::span<const T> x) {
   double sums[kSums] = {}, sum = 0;

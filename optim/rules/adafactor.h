@@ -1,16 +1,16 @@
-// Adafactor (Shazeer and Stern, 2018) with the operations in the order of torch.optim.Adafactor. A step treats a parameter w of n elements
-// as a whole. g is the gradient * gradient_scale, |x| the Euclidean norm, mean_r and mean_c the means over a row and over a column,
-// q = t^beta2_decay:
+// Adafactor (Shazeer and Stern, 2018) with the operations in the order of torch.optim.Adafactor. A step treats a
+// parameter w of n elements as a whole. g is the gradient * gradient_scale, |x| the Euclidean norm, mean_r and mean_c
+// the means over a row and over a column, q = t^beta2_decay:
 //   two or more dimensions, of which the last two make a matrix (several lie one after the other):
 //     R = R + (mean_r(g g) - R) q,  C = C + (mean_c(g g) - C) q,  v = R C / max(mean of R over the matrix, eps1)
 //   else v = v + (g g - v) q
 //   u = g / sqrt(max(v, eps1^2))
 //   step_size = min(lr, 1 / sqrt(t)) max(eps2, |w| / sqrt(n)) / max(1, |u| / (d sqrt(n)))
 //   w = w * (1 - lr * weight_decay) - step_size * u
-// A step passes over the parameter twice, as Muon's does. In the first pass adafactor_gather collects the gradient and the state of all its
-// tiles, and adafactor_direction computes u and the new R and C from them. In the second, update_tile (rules/tile.h) moves the weight along
-// u and updates v, and put_factors writes R and C. Means and norms are summed in fp64 in a fixed order: the bits depend on the parameter
-// alone, not on the number of threads.
+// A step passes over the parameter twice, as Muon's does. In the first pass adafactor_gather collects the gradient and
+// the state of all tiles of the parameter, and adafactor_direction computes u and the new R and C from them. In the
+// second pass update_tile (rules/tile.h) moves the weight along u and updates v, and put_factors writes R and C. Means
+// and norms are summed in fp64 in a fixed order: the bits depend on the parameter alone, not on the number of threads.
 #pragma once
 #include "optim/factors.h"
 #include "optim/rules/rules_paths.h"
@@ -31,16 +31,16 @@ struct AdafactorStep {
   std::byte* const memory;
 };
 
-/// First pass: reads tile k of the parameter.
+/// Reads tile k of the parameter, in the first of the two passes of a step.
 void adafactor_gather(const AdafactorStep& step, i64 k, const std::byte* gradient, const std::byte* weight, const std::byte* state,
                       const Scalars<double>& scalars, const AdafactorSettings& settings);
 /// Computes u, R and C when all tiles have been gathered. Returns the factor by which the caller must multiply the step_size. Uses all
 /// threads of the current stream, which must be a CPU's.
 double adafactor_direction(const AdafactorStep& step, const Scalars<double>& scalars, const AdafactorSettings& settings);
-/// Second pass: writes R and C into the new state of tile k.
+/// Writes R and C into the new state of tile k, in the second of the two passes of a step.
 void put_factors(const AdafactorStep& step, i64 k, std::byte* state);
 
-/// Updates w from u. For one-dimensional parameters it also updates v.
+/// Updates the weight w from u. For one-dimensional parameters the second moment v is updated too.
 template <class T>
 void adafactor_update(const Arrays<T>& arrays, const T* direction, i64 elems, const Scalars<double>& scalars);
 

@@ -11,8 +11,8 @@
 namespace spillway::optim {
 namespace {
 
-// The arguments of one launch. `first` points to the first tile, from whose begin the part table counts elements. The kernel reads the
-// format at run time, so that there is one kernel per rule and not one per rule and format.
+// The arguments of one launch. `first` points to the first tile, from whose begin the part table counts
+// elements. The kernel reads the format at run time, so that one kernel per rule suffices for all formats.
 template <class T>
 struct RuleLaunch {
   TileOperands first;
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kTileThreads) update_tiles(RuleLaunch<T> l) {
   using L = scalar::Lane<T>;
   constexpr int kStates = state_arrays(kRule);
   const i64 block_begin = l.begin + i64{blockIdx.x} * kBlockElems, tile = block_begin / kTileElems;
-  const i64 begin = block_begin % kTileElems + i64{threadIdx.x / 16} * kRowElems + threadIdx.x % 16;  // index in the tile
+  const i64 begin = block_begin % kTileElems + i64{threadIdx.x / 16} * kRowElems + threadIdx.x % 16;  // the index in the tile
   TileOperands o = l.first;
   o.gradient += tile * l.gradient_tile_bytes;
   o.weight += tile * l.weight_tile_bytes, o.new_weight += tile * l.weight_tile_bytes;

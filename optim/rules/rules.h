@@ -22,9 +22,9 @@
 
 namespace spillway::optim {
 
-/// Updates the weight and its states in place. All spans have the same length, any alignment and any values (denormals are kept). T is
-/// float or double; the scalars are rounded to it once. Throws Error(bug) on a wrong number of states or spans of different lengths,
-/// Error(usage) on an instruction set that this CPU lacks.
+/// Updates the weight and its states in place. All spans have one length, any alignment and any values
+/// (denormals are kept). T is float or double; the scalars are rounded to it once. Throws Error(bug) on a wrong
+/// number of states or spans of different lengths, and Error(usage) on an instruction set that this CPU lacks.
 template <class T>
 void update(Rule rule, std::span<T> weight, std::span<const std::span<T>> states, std::span<const T> gradient,
             const Scalars<double>& scalars, Isa isa = Isa::best);

@@ -1,5 +1,5 @@
-// The formulas of rules.h, written once for all instruction sets: include it after lanes_scalar.h, lanes_avx2.h or lanes_avx512.h, whose
-// operations it uses. Kernels for other state formats and for GPUs (with the scalar operations) call `step` directly.
+// The formulas of rules.h, written once for all instruction sets. Include this file after lanes_scalar.h, lanes_avx2.h or lanes_avx512.h,
+// whose operations it uses. Kernels for other state formats and for GPUs (with the scalar operations) call `step` directly.
 #include "optim/rules/rules.h"
 
 namespace spillway::optim::SPILLWAY_ISA {
@@ -73,7 +73,7 @@ SPILLWAY_LANE void step_adam(N* x, N g, const Scalars<N>& s) {
   m = m + (g - m) * s.one_minus_beta1;
   v = v * s.beta2 + s.one_minus_beta2 * (g * g);
   N top = v;
-  // If v is NaN the maximum is NaN too, and remains NaN.
+  // If v is NaN, the maximum of v becomes NaN too, and remains NaN.
   if constexpr (state_arrays(kRule) == 3) top = x[3] = max(x[3], v);
   w = w - s.step_size * (m / (sqrt(top) / s.root_correction2 + s.eps));
 }
@@ -115,8 +115,8 @@ SPILLWAY_LANE void step_lion(N* x, N g, const Scalars<N>& s) {
   m = m * s.beta2 + s.one_minus_beta2 * g;
 }
 
-/// Updates one element (or one vector of them). x[0] is the weight, x[k] the rule's k-th state: on entry the old values, on return the new
-/// ones.
+/// Updates one element (or one vector of elements). x[0] is the weight, x[k]
+/// the rule's k-th state: on entry the old values, on return the new ones.
 template <Rule kRule, class N>
 SPILLWAY_LANE void step(N* x, N gradient, const Scalars<N>& s) {
   const N g = gradient * s.gradient_scale;

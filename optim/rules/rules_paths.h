@@ -5,11 +5,11 @@
 
 namespace spillway::optim {
 
-/// A number of elements that is a multiple of the vector width of every instruction set.
+/// The number of elements whose multiples the vector kernels take: a multiple of the vector width of every instruction set.
 constexpr i64 kVectorElems = 16;
 
-/// The arrays of an update. old[0] is the weight, old[k] the rule's k-th state array; `next` is where the new values go: the same memory as
-/// `old`, or other memory.
+/// The arrays of an update. old[0] is the weight, old[k] the rule's k-th state array.
+/// The new values are written to `next`: the memory of `old`, or other memory.
 template <class T>
 struct Arrays {
   const T* old[1 + kMaxStateArrays];
@@ -17,11 +17,12 @@ struct Arrays {
   const T* gradient;
 };
 
-/// Updates the first `elems` elements with the fastest combination of the functions below that `isa` (already resolved) allows.
+/// Updates the first `elems` elements with the fastest combination of update_scalar,
+/// update_avx2 and update_avx512 that `isa` (already resolved) allows.
 template <class T>
 void update_arrays(Rule rule, const Arrays<T>& arrays, i64 elems, const Scalars<double>& scalars, Isa isa);
 
-/// Update the elements [begin, end). The AVX2 and AVX-512 versions take multiples of kVectorElems elements.
+/// These functions update the elements [begin, end). The AVX2 and AVX-512 versions take multiples of kVectorElems elements.
 template <class T>
 void update_scalar(Rule rule, const Arrays<T>& arrays, i64 begin, i64 end, const Scalars<double>& scalars);
 template <class T>
@@ -59,8 +60,8 @@ void for_rule(Rule rule, Body&& body) {
       return body.template operator()<Rule::rmsprop_centered_momentum>();
     case Rule::lion:
       return body.template operator()<Rule::lion>();
-    case Rule::muon:       // see rules/muon.h
-    case Rule::adafactor:  // see rules/adafactor.h
+    case Rule::muon:       // Muon has kernels of its own (rules/muon.h)
+    case Rule::adafactor:  // Adafactor has kernels of its own (rules/adafactor.h)
     case Rule::adafactor_factored:
       return;
   }

@@ -34,12 +34,12 @@ struct LionSettings {
   double lr = 1e-4, beta1 = 0.9, beta2 = 0.99, weight_decay = 0;
 };
 
-/// How Muon computes the factor by which it multiplies the learning rate for a matrix. original: sqrt(max(1, rows / columns)).
-/// match_rms_adamw: 0.2 sqrt(max(rows, columns)), with which learning rates and weight decays that suit AdamW can be used.
+/// Selects how Muon computes the factor by which it multiplies the learning rate for a matrix. original: sqrt(max(1, rows /
+/// columns)). match_rms_adamw: 0.2 sqrt(max(rows, columns)), with which learning rates and weight decays that suit AdamW can be used.
 enum class MuonScale { original, match_rms_adamw };
 
-/// Settings of Muon, with PyTorch's names and defaults, except for the scale (PyTorch's is original). The parameters that Muon does not
-/// handle use AdamW with the same lr and weight_decay, and with these beta1, beta2 and eps.
+/// Settings of Muon, with PyTorch's names and defaults, except for the scale (PyTorch's is original).
+/// Embeddings, heads and vectors use AdamW with Muon's lr and weight_decay, and with these beta1, beta2 and eps.
 struct MuonSettings {
   double lr = 1e-3, momentum = 0.95, weight_decay = 0.1;
   bool nesterov = true;
@@ -47,8 +47,9 @@ struct MuonSettings {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
 };
 
-/// Settings of Adafactor, with PyTorch's names and defaults. The learning rate is an upper bound: a step uses the smaller of it and 1 /
-/// sqrt(t), times the root mean square of the parameter (at least eps2). An empty eps1 stands for the machine epsilon of the state's type.
+/// Settings of Adafactor, with PyTorch's names and defaults. The learning rate is an upper bound:
+/// a step uses the smaller of the learning rate and 1 / sqrt(t), times the root mean square of the
+/// parameter (at least eps2). An empty eps1 stands for the machine epsilon of the state's type.
 struct AdafactorSettings {
   double lr = 1e-2, beta2_decay = -0.8, eps2 = 1e-3, d = 1, weight_decay = 0;
   std::optional<double> eps1;
@@ -61,7 +62,8 @@ inline double weight_decay_of(const RuleSettings& settings) {
   return std::visit([](const auto& s) { return s.weight_decay; }, settings);
 }
 
-/// Returns the update rule that the settings select. Throws Error(usage) on nesterov without momentum or with dampening, as PyTorch does.
+/// Returns the update rule that the settings select. Throws Error(usage),
+/// as PyTorch does, if nesterov is set without momentum or with dampening.
 Rule rule_of(const SgdSettings& settings);
 Rule rule_of(const AdamSettings& settings);
 Rule rule_of(const AdagradSettings& settings);
@@ -71,7 +73,8 @@ Rule rule_of(const MuonSettings& settings);
 Rule rule_of(const AdafactorSettings& settings);
 Rule rule_of(const RuleSettings& settings);
 
-/// Computes the scalars of one step. `t` counts the applied updates, from 1, else Error(bug). `gradient_scale` is clip factor / loss scale.
+/// Computes the scalars of one step. `t` counts the applied updates, from 1;
+/// Error(bug) if it is below 1. `gradient_scale` is clip factor / loss scale.
 Scalars<double> make_scalars(const SgdSettings& settings, i64 t, double gradient_scale);
 Scalars<double> make_scalars(const AdamSettings& settings, i64 t, double gradient_scale);
 Scalars<double> make_scalars(const AdagradSettings& settings, i64 t, double gradient_scale);
@@ -85,7 +88,8 @@ Scalars<double> make_scalars(const AdafactorSettings& settings, i64 t, double gr
 /// segment to segment.
 Scalars<double> make_scalars(RuleSettings settings, double lr, double weight_decay, i64 t, double gradient_scale);
 
-/// Returns AdamW's settings for the parameters that Muon does not handle; for any other rule, the settings themselves.
+/// Returns AdamW's settings for the parameters that Muon does not update
+/// (embeddings, heads, vectors). For any other rule, returns `settings`.
 RuleSettings beside_matrices(const RuleSettings& settings);
 /// Returns the factor by which Muon multiplies the step_size of a matrix of this shape.
 double matrix_scale(const RuleSettings& settings, i64 rows, i64 columns);

@@ -12,7 +12,7 @@
 namespace spillway::optim {
 namespace {
 
-constexpr i64 kScratchElems = 512;  // elements per scratch array; all arrays together stay in the L1 cache
+constexpr i64 kScratchElems = 512;  // the number of elements per scratch array; all arrays together stay in the L1 cache
 
 template <class T>
 struct Scratch {
@@ -27,7 +27,7 @@ struct Job {
   Isa isa;
 };
 
-// A run of elements of a tile that share their scalars.
+// A run of elements of a tile that share their scalars and are updated together.
 struct Row {
   i64 begin, elems;
 };
@@ -123,7 +123,7 @@ void update_row(const Job& job, const Row& row, const Scalars<double>& scalars, 
   for (int k = 0; rounds && k < states; ++k) round_row(job, row, k, scratch.array[1 + k], job.tile.new_state + f.array_begin_bytes(k));
 }
 
-// The f64 version: nothing is rounded, so no scratch memory is needed.
+// Updates a row in f64: nothing is rounded, so no scratch memory is needed.
 void update_row(const Job& job, const Row& row, const Scalars<double>& scalars, Scratch<double>&) {
   Arrays<double> arrays{.old = {at<double>(job.tile.weight, row.begin)},
                         .next = {at<double>(job.tile.new_weight, row.begin)},

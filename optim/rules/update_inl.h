@@ -1,4 +1,4 @@
-// The loop of update() over whole vectors; include it after a lanes_*.h file (see rules_inl.h).
+// The loop of update() over whole vectors. Include this file after a lanes_*.h file (see rules_inl.h).
 #include <type_traits>
 
 #include "optim/rules/rules_inl.h"

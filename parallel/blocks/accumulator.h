@@ -1,7 +1,7 @@
-// The GradientSink of an offloaded block. It gives each parameter's gradient its place in the flat gradient accumulator of the parameter's
-// group, wherever that accumulator lies now. The first micro-batch writes the gradients, and later micro-batches are added in order. Gaps
-// between parameters are set to zero once, so that norms and updates may run over whole tiles. On the meta device the sink returns tensors
-// without memory, in the same pattern of allocations.
+// An Accumulator is the GradientSink of an offloaded block. It gives each parameter's gradient its place in the flat gradient
+// accumulator of the parameter's group, wherever that accumulator lies now. The first micro-batch writes the gradients, and later
+// micro-batches are added in order. Gaps between parameters are set to zero once, so that norms and updates may run over whole tiles.
+// On the meta device the sink returns tensors without memory, and it allocates in the same order as a real run.
 #pragma once
 #include <map>
 
@@ -14,10 +14,10 @@ class Accumulator final : public autograd::GradientSink {
  public:
   Accumulator(const Layout& layout, DType dtype) : layout_(layout), dtype_(dtype) {}
 
-  /// Sets where the accumulator of this use of a group lies during the next Backward. `first`: gradients are written there; otherwise they
-  /// are added to what is there.
+  /// Sets where the gradient accumulator of this use of a group lies during the next Backward. If
+  /// `first`, gradients are written there; otherwise they are added to what is there.
   void place(GroupUse use, std::byte* base, bool first);
-  /// Throws Error(bug) if a parameter of the groups that were placed has got no gradient. Then forgets all places.
+  /// Throws Error(bug) if a parameter of the groups given to place() has got no gradient. Otherwise forgets where the accumulators lie.
   void finish();
 
   Tensor target(u32 parameter, u8 use, const Shape& shape, DType dtype) override;

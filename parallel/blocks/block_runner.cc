@@ -16,7 +16,7 @@ void hand_on(const Tensor& tensor, std::byte* to) {
   if (tensor.raw()) put_transfer(to, tensor.raw(), tensor.bytes());
 }
 
-// Returns what the names of the block's parameters have in common at their beginning, such as " (model.layers.3)"; "" if there is nothing.
+// Returns the common beginning of the names of the block's parameters, such as " (model.layers.3)", or "" if there is none.
 std::string name_of(const nn::Module& block) {
   const std::vector<nn::ParameterUse> uses = block.parameters();
   if (uses.empty()) return "";
@@ -79,7 +79,7 @@ void BlockRunner::record(Live& live, Tensor input, const Instruction& i) {
   c.recomputing = i.op != Op::Forward;
   c.keep_logits = i.keep_logits;
   live.output = model_.blocks[i.block]->forward(live.input, c);
-  live.input.value = {};  // not needed here any more: the tape holds the tensors that the backward needs
+  live.input.value = {};  // the input can go, because the tape holds the tensors that the backward needs
 }
 
 // Copies a tensor that another rank has sent out of its slot. The slot is then free for the next message as soon as the block has run.
@@ -134,7 +134,7 @@ void BlockRunner::forward(const Instruction& i, const BlockMemory& memory) {
   if (i.spill.bytes > 0) live_.at({i.micro_batch, i.block}).door->spill(memory.spill);
 }
 
-// Keeps a block's input, from which the forward is run again. Block 0 has no input.
+// Keeps a block's input, so that the backward can run the block's forward again. Block 0 has no input.
 void BlockRunner::keep_input(Live& live, Tensor input) {
   live.door = std::make_unique<SpillDoor>();
   if (input.defined()) live.kept_input = live.door->pack(std::move(input));

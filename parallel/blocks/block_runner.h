@@ -1,6 +1,6 @@
-// Computes blocks: it carries out the Forward and Backward instructions of a Program, and the two parts of a split backward. It keeps one
-// tape for each block and micro-batch. The same code runs on the meta device before step 1, to find how many bytes the activations take.
-// Used by one thread (the compute lane); memory comes from the current stream.
+// A BlockRunner carries out the Forward and Backward instructions of a Program, and the two parts of a split backward. It keeps
+// one tape for each block and micro-batch. The same code runs on the meta device before step 1, to find how many bytes the
+// activations take. Used by one thread (the one that computes blocks); memory comes from the current stream.
 #pragma once
 #include <map>
 #include <memory>
@@ -15,29 +15,29 @@
 
 namespace spillway::parallel {
 
-/// Shape and dtype of a block's output for a micro-batch of full size: [B, T, ...].
+/// Describes the shape and dtype of a block's output for a micro-batch of full size: [B, T, ...].
 struct BlockOutput {
   Shape shape;
   DType dtype = DType::f32;
   i64 bytes() const { return shape.elems() * size_of(dtype); }
 };
 
-/// For each kind of instruction: the times of the ops that ran in it.
+/// Maps each kind of instruction to the times of the ops that ran in it.
 using OpTimesOf = std::map<Op, autograd::OpTimes>;
 
-/// The memory of an instruction's slots: for what its block keeps for the backward, for what it reads from another rank, and for what it
-/// passes to another rank.
+/// Points to the memory that an instruction uses for what its block keeps for the backward, for
+/// what it reads from another rank, and for what it passes to another rank.
 struct BlockMemory {
   std::byte* spill = nullptr;
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
-  // on a GPU: where the last block writes its loss, so that the CPU need not wait for it; null: loss_sum() returns the loss
+  // The last block writes its loss here on a GPU, so that the CPU need not wait for it. If null, loss_sum() adds up the losses itself.
   double* loss = nullptr;
 };
 
 class BlockRunner {
  public:
-  /// `outputs`: output of each block; needed only if some block's output goes to another rank.
+  /// `outputs` describes the output of each block. It is needed only if some block's output goes to another rank.
   explicit BlockRunner(const nn::Sequential& model, std::vector<BlockOutput> outputs = {})
       : model_(model), first_trained_block_(model.first_trained_block()), outputs_(std::move(outputs)) {}
 
@@ -45,19 +45,19 @@ class BlockRunner {
   /// extend the key/value cache `cache`, which must stay valid as long.
   void begin(const std::vector<MicroBatch>& batches, nn::Mode mode, RandomKey random, double loss_factor, i64 logits_position = 0,
              nn::KeyValueCache* cache = nullptr);
-  /// From now on, in Mode::train, an op whose result is not finite throws Error(numbers). The message begins with `where` and names the
-  /// block. An empty `where` turns this off. If `backward`, gradients are checked too.
+  /// Makes every op in Mode::train whose result is not finite throw Error(numbers). The message begins with `where` and
+  /// names the block. An empty `where` turns these checks off. If `backward`, gradients are checked too.
   void detect_anomalies(std::optional<std::string> where, bool backward) {
     anomalies_ = std::move(where);
     backward_anomalies_ = backward;
   }
-  /// From now on, in Mode::train, adds the time of each op to `times`, which must outlive this object. Null turns this off.
+  /// Adds the time of each op in Mode::train to `times`, which must outlive this object. A null `times` turns that off.
   void time_ops(OpTimesOf* times) { op_times_ = times; }
   void forward(const Instruction& instruction, const BlockMemory& memory = {});
-  /// Runs a Backward, a BackwardInput, or the BackwardWeight that follows it. Gradients of parameters go to `sink`.
+  /// Runs a Backward, a BackwardInput, or the BackwardWeight that follows the latter. Gradients of parameters go to `sink`.
   void backward(const Instruction& instruction, autograd::GradientSink& sink, const BlockMemory& memory = {});
 
-  /// Returns how many of the bytes that the block keeps after its forward could be offloaded; 0 for blocks before the first trained one.
+  /// Returns how many of the bytes that the block keeps after its forward could be offloaded, or 0 before the first trained block.
   i64 spillable_bytes(u16 block, u16 micro_batch) const;
   /// Returns the output of the block whose forward was the last one to run on this micro-batch.
   const Tensor& output(u16 micro_batch) const { return activation_.at(micro_batch); }
@@ -65,7 +65,7 @@ class BlockRunner {
   /// Returns the last block's output for a micro-batch: the sum of its losses, or logits. The output can be taken only once.
   Tensor take_output(u16 micro_batch);
   size_t micro_batches() const { return losses_.size(); }
-  /// Returns the sum of the token losses of all micro-batches since begin(), added in their order; 0 if another rank holds the last block.
+  /// Returns the sum of the token losses of all micro-batches since begin(), added in order, or 0 if another rank holds the last block.
   double loss_sum() const { return std::accumulate(losses_.begin(), losses_.end(), 0.0); }
 
  private:
@@ -110,7 +110,7 @@ class BlockRunner {
   Forwarding sink_;
   std::map<u16, Tensor> activation_;  // for each micro-batch: output of the block whose forward ran last
   std::map<u16, Tensor> gradient_;    // for each micro-batch: gradient of the output of the block whose backward runs next
-  // for each micro-batch: load of the experts, from block 0's forward to the first trained block's backward
+  // Holds the load of the experts for each micro-batch, from block 0's forward to the first trained block's backward.
   std::map<u16, Tensor> router_load_;
   std::map<Key, Live> live_;
 };

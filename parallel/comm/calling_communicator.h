@@ -1,5 +1,5 @@
-// A base class for implementations of Communicator. It turns each collective into a Call (collective.h), so that an implementation has to
-// provide call() only, not every collective.
+// CallingCommunicator is a base class for implementations of Communicator. It turns each collective into a Call
+// (collective.h), so that an implementation has to provide call() only, not every collective.
 #pragma once
 #include <utility>
 

@@ -31,8 +31,8 @@ inline i64 part_of(const Parts& parts, int member) { return parts[static_cast<si
 /// an address that is not aligned to whole elements.
 void check_call(const Call& call, int rank, int size);
 
-/// Takes the calls of all members, one per member. Returns an empty text if they are the same collective, else the difference, as "expected
-/// …, got …".
+/// Compares the calls of all members of a group, one call per member. Returns an empty text if they
+/// are the same collective, and otherwise the difference, as "expected …, got …".
 std::string disagreement(std::span<const Call> calls);
 
 /// Throws Error(bug) unless `peer` is a member of the group.

@@ -1,26 +1,26 @@
-// Communication between ranks: collectives, point-to-point messages, and what happens when a rank ends. A Communicator is one rank's
-// endpoint in one group of ranks. Ranks are threads of one process (local) or processes connected by sockets or MPI. All operations are
-// asynchronous: a call returns at once, and its buffers belong to the communicator until the call's Event is set. All members must call the
-// same collectives in the same order. A send and a receive match if they name the same sender and tag; equal ones match in the order of the
-// calls, no matter which collectives run between. An endpoint is called by one thread at a time. Different endpoints, also of the same
-// group, are independent.
+// Defines communication between ranks: collectives, point-to-point messages, and what happens when a rank ends. A Communicator is one
+// rank's endpoint in one group of ranks. Ranks are threads of one process (local) or processes connected by sockets or MPI. All
+// operations are asynchronous: a call returns at once, and its buffers belong to the communicator until the call's Event is set. All
+// members must call the same collectives in the same order. A send and a receive match if they name the same sender and tag; several
+// with equal sender and tag match in the order of the calls, no matter which collectives run between. An endpoint is called by one
+// thread at a time. Different endpoints, also of the same group, are independent.
 //
-// A call that is wrong by itself (parts that do not fit the buffers, a dtype that the operation does not support) throws Error(bug) at once
-// and does not count as a call. If several members' calls do not form the same collective, the collective fails on all members with
-// Error(bug); the next collective may succeed again.
+// A call that is wrong by itself (parts that do not fit the buffers, a dtype that the operation does not support) throws Error(bug) at
+// once and does not count as a call. If several members' calls do not form the same collective, the collective fails on all members
+// with Error(bug); the next collective may succeed again.
 //
 // If a member dies, or does not call an operation within the time-out, the Event of every operation that needs this member fails with
-// Error(peer), which names the member's rank, the operation and the time waited. An operation never hangs. After that, the group and every
-// group split from it are unusable: every later call fails in the same way, with a failed Event (split throws). Operations that all members
-// have entered by then may still be completed.
+// Error(peer), which names the member's rank, the operation and the time waited. An operation never hangs. After that, the group and
+// every group split from it are unusable: every later call fails in the same way, with a failed Event (split throws). Operations that
+// all members have entered by then may still be completed.
 //
 // The time-out counts from the moment at which the member is needed, or from the member's last call in any of these groups if that is
-// later, because a member that still makes calls is late, not dead. A member that called works_alone() counts as alive until its next call,
-// for at most kLongestWork time-outs.
+// later, because a member that still makes calls is late, not dead. A member that called works_alone() counts as alive until its next
+// call, for at most kLongestWork time-outs.
 //
 // Destroying an endpoint means that the member leaves. The leaving member still takes part in every operation that all members have
-// entered. If another member waits for it, then or later, it counts as dead. The events that the endpoint has returned stay valid, and the
-// buffers of its calls belong to their owner again.
+// entered. If another member waits for it, then or later, it counts as dead. The events that the endpoint has returned stay valid, and
+// the buffers of its calls belong to their owner again.
 #pragma once
 #include <functional>
 #include <memory>
@@ -33,8 +33,8 @@
 
 namespace spillway::parallel {
 
-/// How the whole data is partitioned among the members: member r's part is [begins[r], begins[r + 1]), ascending from 0. Parts may be empty
-/// and unequal. Boundaries count bytes for operations that copy, and elements for operations that sum.
+/// States how the whole data is partitioned among the members: member r's part is [begins[r], begins[r + 1]), ascending from 0.
+/// Parts may be empty and unequal. Boundaries count bytes for operations that copy, and elements for operations that sum.
 using Parts = std::vector<i64>;
 
 enum class Reduction : u8 { sum, max };
@@ -76,7 +76,7 @@ class Communicator {
   virtual void works_alone() = 0;
 };
 
-/// Longest time for which a rank may work alone, as a multiple of the time-out.
+/// Limits how long a rank may work alone, as a multiple of the time-out.
 constexpr double kLongestWork = 60;
 
 }  // namespace spillway::parallel

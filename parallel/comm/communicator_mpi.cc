@@ -1,5 +1,6 @@
-// The plug-in libspillway_mpi.so: a wire over MPI, and the only file that includes MPI. One thread at a time calls MPI (SERIALIZED): first
-// the thread that opens the communicator, then the world's thread. A process initializes MPI once and finalizes it at its end.
+// This file is the plug-in libspillway_mpi.so: it implements the Wire (wire.h) over MPI, and no other file includes MPI. One thread at a
+// time calls MPI (SERIALIZED): first the thread that opens the communicator, then the communicator's own thread. A process initializes MPI
+// once and finalizes it at its end.
 #define OMPI_SKIP_MPICXX 1
 #include <mpi.h>
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kPlugin = "libspillway_mpi.so";
 
-// Returns where the plug-in may be: in the program's folder, where an installation puts it, and in the loader's search path.
+// Returns where the plug-in may be: in the program's folder, where an installation puts the plug-in, and in the loader's search path.
 std::vector<std::string> places() {
   std::error_code unknown;
   const auto folder = std::filesystem::read_symlink("/proc/self/exe", unknown).parent_path();
@@ -45,7 +45,7 @@ std::unique_ptr<Communicator> open_mpi_communicator(const MpiOptions& options) {
   if (!(options.timeout_s > 0))
     throw Error(ErrorCode::usage, fmt::format("[communicator] expected a timeout above 0, got {} s", options.timeout_s));
   using Open = Communicator* (*)(const MpiOptions&);
-  // never closed, because it holds the code of the endpoints that it made
+  // The plug-in is never closed, because it holds the code of the endpoints that it made.
   static const SharedLibrary& plugin = *new SharedLibrary(open_plugin());
   const auto open = reinterpret_cast<Open>(plugin.find("spillway_open_mpi"));
   require(open != nullptr,

@@ -1,5 +1,5 @@
-// Communicators whose ranks are processes started by MPI. The code that needs MPI is a plug-in, libspillway_mpi.so, which is opened on
-// demand, so the program starts where MPI is not installed. Within a node, data passes through shared memory; between nodes it is sent
+// Opens communicators whose ranks are processes started by MPI. The code that needs MPI is a plug-in, libspillway_mpi.so, which is opened
+// on demand, so the program starts where MPI is not installed. Within a node, data passes through shared memory; between nodes it is sent
 // directly from buffer to buffer. Sums have the same bits as with every other communicator (ordered_sum.h). One thread makes all MPI calls.
 #pragma once
 #include <memory>
@@ -10,8 +10,8 @@ namespace spillway::parallel {
 
 struct MpiOptions {
   double timeout_s = 60;
-  /// If above 0, ranks r with equal r / ranks_per_node count as one node, provided that they really are on the same node. In this way one
-  /// machine can test the transport between nodes. 0: nodes are the real machines.
+  /// If above 0, ranks r with equal r / ranks_per_node count as one node, provided that they really are on the same
+  /// machine. In this way one machine can test the transport between nodes. If 0, the nodes are the real machines.
   int ranks_per_node = 0;
 };
 

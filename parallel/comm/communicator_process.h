@@ -1,4 +1,4 @@
-// A communicator whose ranks are processes connected by a wire (wire.h).
+// Makes a communicator whose ranks are processes connected by a wire (wire.h).
 #pragma once
 #include <memory>
 
@@ -10,8 +10,8 @@ namespace spillway::parallel {
 /// Returns the bytes of shared memory that each rank needs from the wire.
 i64 process_memory_bytes();
 
-/// Returns this process's endpoint in the group of all ranks of the wire. The endpoint is destroyed as described at
-/// open_mpi_communicator().
+/// Returns this process's endpoint in the group of all ranks of the wire. The comment
+/// on open_mpi_communicator() says what its destructor waits for.
 std::unique_ptr<Communicator> make_process_communicator(std::unique_ptr<Wire> wire, double timeout_s);
 
 }  // namespace spillway::parallel

@@ -53,7 +53,7 @@ Exchange Exchanges::at(i64 index) const {
   return x;
 }
 
-// Cuts the range [begin, begin + bytes) into pieces of step_bytes and returns the index-th one. Beyond the end of the range it is empty.
+// Cuts the range [begin, begin + bytes) into pieces of step_bytes and returns piece `index`, which is empty beyond the end of the range.
 Exchanges::Range Exchanges::chunk(i64 begin, i64 bytes, i64 index, i64 step_bytes) const {
   const i64 first = std::min(bytes, index * step_bytes), last = std::min(bytes, first + step_bytes);
   return {begin + first, last - first};

@@ -18,17 +18,17 @@ struct Exchange {
     std::byte* to = nullptr;  // null: the bytes are not copied, but are an operand of the reduction
     i64 bytes = 0, at = 0;    // `at`: offset in the staging of the member that gives the bytes
   };
-  // Both are indexed by member and include this member itself, whose bytes to itself need no staging.
+  // `gives` and `gets` are indexed by member. They include this member itself, whose bytes to itself need no staging.
   std::vector<Given> gives;
   std::vector<Gotten> gets;
-  // If the exchange reduces, the sum is written here. Its operands are what all members give, in rank order.
+  // If the exchange reduces, the sum is written to `result`. Its operands are what all members give, in rank order.
   std::byte* result = nullptr;
   i64 result_elems = 0;
 };
 
 class Exchanges {
  public:
-  /// Derives the exchanges from the call of member `rank` of `size`.
+  /// Derives the exchanges from the call of member `rank` of a group of `size` members.
   Exchanges(const Call& call, int rank, int size, i64 staging_bytes);
 
   /// Returns the number of exchanges, which is the same on all members.

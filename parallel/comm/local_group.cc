@@ -48,8 +48,8 @@ std::vector<int> LocalGroup::Meeting::missing() const {
   return ranks;
 }
 
-// Removes a collective that all members have called, and returns it as an operation in progress. It is the first one in the queue, because
-// all members make their calls in the same order.
+// Removes a collective that all members have called, and returns it as an operation in progress. That
+// collective is the first one in the queue, because all members make their calls in the same order.
 std::shared_ptr<LocalGroup::Moving> LocalGroup::complete(const Meeting& meeting) {
   meetings_.pop_front();
   ++begun_;

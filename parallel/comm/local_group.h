@@ -1,5 +1,6 @@
-// The state of one group of threads, which the members' endpoints share. It matches the members' calls of a collective, and sends with
-// receives; the last member that arrives passes the transfers to the movers. Thread-safe. Internal; users see communicator_local.h.
+// A LocalGroup is the state of one group of threads, which the members' endpoints share. It matches the members' calls of a collective, and
+// sends with receives; the last member that arrives passes the transfers to the movers (movers.h). Thread-safe. Internal; users see
+// communicator_local.h.
 //
 // This class does not hold the group's lock while it calls movers, events, the world or other groups.
 #pragma once
@@ -14,7 +15,7 @@ namespace spillway::parallel {
 
 class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
  public:
-  /// `world_ranks`: for each member, its rank in the world. The world must outlive all calls.
+  /// `world_ranks` holds for each member its rank in `world`, the state of all ranks. The world must outlive all calls.
   LocalGroup(LocalWorld& world, std::vector<int> world_ranks);
 
   int size() const { return names_.size(); }
@@ -39,7 +40,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   Clock::time_point check(Clock::time_point now);
 
  private:
-  // A collective that some members have called, and others have not.
+  // Holds a collective that some members have called, and others have not.
   struct Meeting {
     Clock::time_point since = Clock::now();
     std::vector<Call> calls;
@@ -47,7 +48,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
     std::vector<Place> places;                 // the members' new groups, if the collective is a split
     std::vector<int> missing() const;
   };
-  // A send or a receive that waits for its counterpart.
+  // Holds a send or a receive that waits for its counterpart.
   struct Message {
     bool is_send;
     const std::byte* from;
@@ -60,7 +61,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
     int from, to, tag;
     auto operator<=>(const Address&) const = default;
   };
-  // An operation that all members who take part in it have entered, and whose data is being moved.
+  // Holds an operation that all members who take part in it have entered, and whose data is being moved.
   struct Moving {
     std::vector<int> members;
     std::vector<Event> events;  // the members' events, in the order of `members`
@@ -82,7 +83,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   void move(const std::shared_ptr<Moving>& moving, std::vector<Transfer> transfers);
   void finish(const std::shared_ptr<Moving>& moving, const std::exception_ptr& wrong);
 
-  // local_group_failures.cc defines the functions below.
+  // The file local_group_failures.cc defines the functions below.
   std::vector<int> gone_among(const std::vector<int>& ranks) const;
   std::optional<std::string> late_cause(const std::string& op, Clock::time_point since, const std::vector<int>& missing,
                                         Clock::time_point now, Clock::time_point& next) const;

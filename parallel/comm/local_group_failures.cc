@@ -1,5 +1,5 @@
-// How a group ends early: a member left, gave up, or does not call in time. Operations that still wait for a member then fail. Operations
-// that all members have entered are completed.
+// Ends a group of threads early when a member left, gave up, or does not call in time. Operations that
+// still wait for a member then fail. Operations that all members have entered are completed.
 #include <algorithm>
 
 #include "parallel/comm/local_group.h"
@@ -62,7 +62,7 @@ bool LocalGroup::is_needed(int rank) const {
 }
 
 void LocalGroup::leave(int rank) noexcept {
-  Pending mine;  // waits on return until this member's data is no longer moved; an owner that needs a result has its own event
+  Pending mine;  // its destructor waits until this member's data is no longer moved; whoever needs a result has an event for it
   Lock lock(mutex_);
   gone_[static_cast<size_t>(rank)] = true;
   const bool needed = is_needed(rank);

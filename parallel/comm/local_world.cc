@@ -9,7 +9,7 @@ namespace spillway::parallel {
 namespace {
 
 constexpr double kLongestTimeout_s = 1e8;  // a longer time-out would overflow the clock
-// if the watching thread itself is delayed by so much, it was suspended: even a busy machine delays it less
+// If the watching thread wakes this much later than planned, the process was suspended: even a busy machine delays the thread less.
 constexpr Clock::duration kLate = std::chrono::seconds(1);
 
 Clock::duration timeout_of(const LocalOptions& options) {
@@ -47,9 +47,9 @@ void LocalWorld::works_alone(int rank) {
   heard_until(rank, Clock::now() + std::chrono::duration_cast<Clock::duration>(timeout_ * kLongestWork));
 }
 
-// Checks the groups twice per time-out, so that no time-out is noticed too late: a wait that begins after one check is seen at the next,
-// before its time is up. The first check is scheduled relative to the world's creation time, because this thread may be suspended before it
-// can read the clock itself.
+// Checks the groups twice per time-out, so that a wait that begins after one check is seen at the next, before its time is up. The
+// first check is scheduled relative to the world's creation time, because this thread may be suspended before it can read the clock
+// itself.
 void LocalWorld::watch_all(Clock::time_point next) {
   std::unique_lock lock(mutex_);
   while (!stop_) {

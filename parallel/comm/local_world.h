@@ -1,5 +1,5 @@
-// The state that a group of threads shares with all groups split from it: the threads that move data, the time of each rank's last call,
-// and a thread that checks whether any rank is too late. Thread-safe. Internal; users see communicator_local.h.
+// A LocalWorld is the state that a group of threads shares with all groups split from it: the threads that move data, the time of each
+// rank's last call, and a thread that checks whether any rank is too late. Thread-safe. Internal; users see communicator_local.h.
 #pragma once
 #include <chrono>
 

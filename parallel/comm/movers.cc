@@ -9,12 +9,12 @@
 namespace spillway::parallel {
 namespace {
 
-// Bytes of a piece. One core moves a piece in tens of microseconds, which is long compared with the time to take it from the queue. It is
-// also short enough that a small message does not wait long behind it.
+// A piece of work has this many bytes. One core moves a piece in tens of microseconds, which is long compared with the
+// time to take a piece from the queue, and short enough that a small message does not wait long behind it.
 constexpr i64 kPieceBytes = 256 * kKiB;
 // The caller itself carries out transfers up to this size: they take about as long as a thread takes to wake up.
 constexpr i64 kInPlaceBytes = 64 * kKiB;
-// Number of times that a thread polls for new work before it sleeps, which takes some 20 us. More work often follows at once.
+// A thread polls this often for new work before it sleeps, which takes some 20 us. More work often follows at once.
 constexpr int kSpins = 1000;
 
 struct Piece {

@@ -1,6 +1,7 @@
-// A pool of threads that carries out transfers for all ranks and groups of one process. Work is cut into pieces, and any thread takes the
-// next piece, so an operation that concerns one rank only (a reduction to its root) also runs at the speed of all threads. No thread of the
-// pool ever waits for a rank. Very small transfers are not worth waking a thread, so the caller carries them out itself. Thread-safe.
+// Movers are a pool of threads that carries out transfers for all ranks and groups of one process. Work is cut into pieces, and any thread
+// takes the next piece, so an operation that concerns one rank only (a reduction to its root) also runs at the speed of all threads. No
+// thread of the pool ever waits for a rank. Very small transfers are not worth waking a thread, so the caller carries them out itself.
+// Thread-safe.
 #pragma once
 #include <atomic>
 #include <condition_variable>

@@ -4,7 +4,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "parallel/comm/ordered_sum.cc"
 #include <hwy/foreach_target.h>
-// These must be included after foreach_target.
+// Highway requires that these headers are included after foreach_target.h.
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
@@ -29,8 +29,8 @@ T sum_of_one(const T* const* ranks, i64 count, i64 i) {
   return total;
 }
 
-// Four vectors that are summed at the same time. So enough additions are in progress at once, and stores that pass the caches fill whole
-// cache lines.
+// Sums four vectors at the same time. So enough additions are in progress at
+// once, and stores that bypass the caches fill whole cache lines.
 template <class D, class T = hn::TFromD<D>, class V = hn::Vec<D>>
 struct Four {
   V a, b, c, d;

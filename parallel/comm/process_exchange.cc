@@ -1,5 +1,5 @@
-// Runs one exchange of a collective. First this member puts data for members of its node into its staging and sends data to all others;
-// then it collects what the others give.
+// Runs one exchange of a collective. First this member copies its data for members on the same node into its staging
+// (shared memory) and sends its data to members on other nodes. Then it collects what the others give.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -10,9 +10,9 @@
 
 namespace spillway::parallel {
 
-// The layout of a member's area. It begins with two counters: how many exchanges the owner of the area has published, and from how many
-// exchanges the owner has taken all data. Two halves follow. The n-th exchange uses half n mod 2. It may do so once all members have taken
-// all data of exchange n - 2, which used the same half.
+// Describes a member's area of shared memory. The area begins with two counters: how many exchanges the owner of the area has
+// published, and from how many exchanges the owner has taken all data. Two halves follow. The n-th exchange uses half n mod 2.
+// The n-th exchange may begin once all members have taken all data of exchange n - 2, which used the same half.
 struct ProcessGroup::Staging {
   std::byte* area;
 
@@ -59,8 +59,8 @@ void ProcessGroup::publish() {
   run.since = Clock::now();
 }
 
-// Gives a member its bytes. `last` is what was put into the staging before: if it is the same data, which goes to several members, it is
-// not put there again.
+// Gives a member its bytes. `last` is what was put into the staging before. If the new bytes are
+// the same data, which goes to several members, the staging holds them already.
 void ProcessGroup::give(int member, const Exchange::Given& given, const Exchange::Given& last) {
   if (is_near(member)) {
     if (given.from == last.from && given.at == last.at) return;
@@ -71,7 +71,7 @@ void ProcessGroup::give(int member, const Exchange::Given& given, const Exchange
   }
 }
 
-// Returns the members of this node whose bytes have not arrived yet, and the others with which a send or receive is still in progress.
+// Returns the members whose bytes this member still lacks on this node, and those on other nodes with a send or receive in progress.
 std::vector<int> ProcessGroup::lacking() {
   Running& run = *running_;
   std::vector<int> members;

@@ -1,5 +1,5 @@
-// How a group of processes ends early; local_group_failures.cc does the same for threads. The member that notices a failure tells the
-// others, so that all members fail for the same reason.
+// Ends a group of processes early, as local_group_failures.cc does for a group of threads. The member
+// that notices a failure tells the others, so that all members fail for the same reason.
 #include <algorithm>
 #include <iterator>
 
@@ -20,8 +20,8 @@ bool ProcessGroup::refuses(const std::string& op, const Event& event) const {
 
 void ProcessGroup::give_up(const std::string& what) { break_up(names_.gave_up(rank_, what)); }
 
-// Breaks the group. Collectives that have not begun fail. A collective that all members have entered goes on as long as the members that it
-// needs take part: each member tells the others up to which exchange it does.
+// Breaks the group. Collectives that have not begun fail. A collective that all members have entered goes on as long as the
+// members that it needs take part: each member tells the others the first exchange in which it takes no part.
 void ProcessGroup::break_up(const std::string& cause) {
   if (broken_ || has_left_) return;
   broken_ = cause;
@@ -71,7 +71,7 @@ void ProcessGroup::fail_moving(Moving& moving, const std::string& cause) {
   moving.event.fail(peer_error(moving.name, cause, seconds_since(moving.since)));
 }
 
-// Breaks the group if a member that is needed for an operation that has not begun has left.
+// Breaks the group if a member of `needed` has left. The operation that needs these members has not begun yet.
 void ProcessGroup::break_if_gone(const std::vector<int>& needed) {
   std::vector<int> gone;
   for (const int r : needed) {
@@ -101,7 +101,7 @@ void ProcessGroup::lose(int world_rank, const std::string& how) {
   }
 }
 
-// Fails the running collective if this exchange lacks bytes of a member that no longer takes part, since this member will never send them.
+// Fails the running collective if this exchange lacks bytes of a member that no longer takes part: that member will never send them.
 void ProcessGroup::fail_if_stopped(const std::vector<int>& lacking) {
   std::vector<int> stopped;
   for (const int r : lacking) {
@@ -161,7 +161,7 @@ void ProcessGroup::has_left() {
   leaving_->set();
 }
 
-// Lets this member leave once the operations that all members have entered are completed. If other operations still wait, the group breaks.
+// Lets this member leave once all operations that all members have entered are done. Breaks the group if other operations still wait.
 void ProcessGroup::may_leave() {
   if (!leaving_ || has_left_ || running_ || !moving_.empty()) return;
   if (!queue_.empty() || !offered_.empty() || !awaited_.empty() || !offers_to_me_.empty() || !coming_.empty()) {

@@ -157,8 +157,8 @@ void ProcessGroup::finish() {
   running_.reset();
 }
 
-// Makes the new group for this member's color; null if a member has no shared memory left for it. All members compute the same group
-// numbers: the groups are numbered in order of color, from the first number that no member has used.
+// Returns the new group for this member's color, or null if some member has no shared memory left for a new group. All members compute
+// the same group numbers: the groups are numbered in order of color, from the first number that no member has used.
 std::shared_ptr<ProcessGroup> ProcessGroup::make_group(const std::vector<ComingCall>& calls) {
   i64 next = 0;
   std::map<int, std::vector<int>> members;

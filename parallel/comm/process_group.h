@@ -1,7 +1,7 @@
-// One process's view of a group whose ranks are processes. Collectives run one after the other. Each member tells the others which
-// collective it calls, and when all agree they run the same list of exchanges (exchange.h). Members on the same node read each other's
-// staging in shared memory; members on different nodes send and receive. A message takes three steps: the sender offers it, the receiver
-// accepts it, and the sender sends it. Only the world's thread calls this class. Internal.
+// A ProcessGroup is one process's view of a group whose ranks are processes. Collectives run one after the other. Each member tells the
+// others which collective it calls, and when all agree they run the same list of exchanges (exchange.h). Members on the same node read each
+// other's staging in shared memory; members on different nodes send and receive. A message takes three steps: the sender offers it, the
+// receiver accepts it, and the sender sends it. Only the world's thread (process_world.h) calls this class. Internal.
 #pragma once
 #include <deque>
 #include <optional>
@@ -15,7 +15,7 @@ namespace spillway::parallel {
 
 class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
  public:
-  /// `areas`: for each member, the offset of its staging within its shared memory.
+  /// `areas` holds for each member the offset of its staging within its shared memory.
   ProcessGroup(ProcessWorld& world, i64 number, std::vector<int> world_ranks, std::vector<i64> areas);
 
   int rank() const { return rank_; }  // rank() and size() may be called from any thread
@@ -26,7 +26,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   void send(std::span<const std::byte> bytes, int to, int tag, Event event);
   void receive(std::span<std::byte> bytes, int from, int tag, Event event);
   void give_up(const std::string& what);
-  /// This member leaves the group. Sets the event `gone` once none of this rank's data is being moved.
+  /// Makes this member leave the group. Sets the event `gone` once none of this rank's data is being moved.
   void leave(Event gone);
 
   void read(int world_rank, const ProcessLetter& letter);
@@ -34,7 +34,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   void lose(int world_rank, const std::string& how);
   /// Called when the world has failed. No data moves any more, so this function fails all operations without waiting for anybody.
   void fail(const std::string& cause);
-  /// Advances every operation that can go on by one step. Returns true if there was one.
+  /// Advances by one step every operation that can go on. Returns true if there was such an operation.
   bool advance();
   /// Breaks the group if a member is too late.
   void check(Clock::time_point now);
@@ -57,7 +57,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
     int peer;
     Wire::Ticket ticket;
   };
-  // The collective at the front of the queue, once every member has called it.
+  // Holds the collective at the front of the queue, once every member has called it.
   struct Running {
     Exchanges exchanges;
     i64 index = 0;
@@ -93,7 +93,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   };
   struct Staging;  // a member's area of shared memory
 
-  // process_group.cc defines these functions.
+  // The file process_group.cc defines the functions below.
   bool advance_collective();
   bool begin();
   void finish();
@@ -103,7 +103,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   std::vector<int> missing_at(const Operation& op) const;
   void tell_others(ProcessLetter letter);
   int tag() const { return static_cast<int>(number_ % Wire::kTags); }
-  // process_exchange.cc defines these functions.
+  // The file process_exchange.cc defines the functions below.
   Staging staging(int member) const;
   bool is_near(int member) const;
   std::vector<int> slow_readers() const;
@@ -112,11 +112,11 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   std::vector<int> lacking();
   void collect();
   void reduce();
-  // process_messages.cc defines these functions.
+  // The file process_messages.cc defines the functions below.
   bool advance_messages();
   void take(const Address& from, const Offer& offer, const Awaited& awaited);
   void taken(int from, i64 serial, i64 awaited_bytes);
-  // process_failures.cc defines these functions.
+  // The file process_failures.cc defines the functions below.
   bool refuses(const std::string& op, const Event& event) const;
   void break_up(const std::string& cause);
   i64 end_of_running() const;
@@ -143,7 +143,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   std::deque<Operation> queue_;
   std::optional<Running> running_;
   i64 calls_ = 0, exchanges_ = 0;  // number of this member's calls; number of exchanges in which it took part
-  // calls of collectives that not all members have called yet, by number of the collective, then by member
+  // Holds calls of collectives that not all members have called yet, by number of the collective, then by member.
   std::map<i64, std::vector<std::optional<ComingCall>>> coming_;
   std::vector<i64> came_;  // number of calls that each member has made
   i64 offers_ = 0;

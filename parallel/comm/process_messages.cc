@@ -22,8 +22,8 @@ void ProcessGroup::receive(std::span<std::byte> bytes, int from, int tag, Event 
   awaited_[address].push_back({bytes, std::move(event)});
 }
 
-// Advances offers, acceptances and transfers of messages. All messages of a group can share one wire tag, because the receiver posts its
-// receives in the order in which it accepts offers, and the sender sends the bytes in that same order.
+// Advances offers, acceptances and transfers of messages. One wire tag suffices for all messages of a group, because the receiver
+// posts its receives in the order in which it accepts offers, and the sender sends the bytes in that same order.
 bool ProcessGroup::advance_messages() {
   bool moved = false;
   for (auto it = awaited_.begin(); it != awaited_.end() && !broken_;) {

@@ -75,8 +75,8 @@ std::shared_ptr<ProcessGroup> ProcessWorld::add_group(i64 number, std::vector<in
   return group;
 }
 
-// The body of the world's thread. An exception here ends this rank's communication, but not the process: every later call fails with the
-// exception's message.
+// Runs the work of the world's thread. An exception in it ends this rank's communication, but not
+// the process: every later call fails with the exception's message.
 void ProcessWorld::run() {
   try {
     while (!turn()) continue;
@@ -159,7 +159,7 @@ bool ProcessWorld::read_letters() {
   return any;
 }
 
-// Handles a letter. If it is invalid, this rank stops waiting for its sender.
+// Handles a letter. If the letter is invalid, this rank stops waiting for the letter's sender.
 void ProcessWorld::hear(int from, const std::function<ProcessLetter()>& letter) {
   try {
     deliver(from, letter());
@@ -224,7 +224,7 @@ bool ProcessWorld::advance_groups() {
 // progress.
 void ProcessWorld::look_after_time() {
   const Clock::time_point now = Clock::now();
-  // If this thread itself was suspended, it cannot tell who is late, so all ranks count as heard from now.
+  // If this thread itself was suspended, it cannot tell who is late, so all ranks count as having called just now.
   if (now - std::exchange(last_turn_, now) > duration_of(timeout_s_ / 2)) std::fill(last_heard_.begin(), last_heard_.end(), now);
   if (now < next_look_) return;
   next_look_ = now + duration_of(timeout_s_ / 20);

@@ -1,6 +1,7 @@
-// The state that all groups of one process share: the wire, and the only thread that uses it. That thread executes posted commands, reads
-// letters, advances every group, copies data and sums it. While operations are in progress the thread polls without pause, otherwise less
-// and less often. post() is thread-safe; all other functions are for that thread. Internal; users see communicator_mpi_open.h.
+// A ProcessWorld is the state that all groups of one process share: the wire, and the only thread that uses it. That thread executes posted
+// commands, reads letters, advances every group, copies data and sums it. While operations are in progress the thread polls without pause,
+// otherwise less and less often. post() is thread-safe; all other functions are for that thread. Internal; users see
+// communicator_mpi_open.h.
 #pragma once
 #include <algorithm>
 #include <chrono>
@@ -23,8 +24,8 @@ class ProcessGroup;
 class ProcessWorld {
  public:
   ProcessWorld(std::unique_ptr<Wire> wire, double timeout_s);
-  /// Runs when all endpoints in this process have been destroyed. Waits until the other processes have destroyed theirs too, but no longer
-  /// than the time-out or 10 s, whichever is longer.
+  /// Waits until the other processes have destroyed all their endpoints too, but no longer than the time-out or
+  /// 10 s, whichever is longer. Runs when all endpoints in this process have been destroyed.
   ~ProcessWorld();
   ProcessWorld(const ProcessWorld&) = delete;
   ProcessWorld& operator=(const ProcessWorld&) = delete;
@@ -53,7 +54,7 @@ class ProcessWorld {
   i64 take_area();
   void give_area_back(i64 area);
   static constexpr i64 kLineBytes = 64;
-  // fits the second-level cache; copying so much takes long compared with waiting for a flag
+  // The staging fits the second-level cache, and copying this much takes long compared with waiting for a flag.
   static constexpr i64 kStagingBytes = 512 * kKiB;
   static constexpr i64 kAreaBytes = 2 * kLineBytes + 2 * kStagingBytes;
   static constexpr i64 kAreas = 16;  // number of groups in which a rank may be at the same time
@@ -87,7 +88,7 @@ class ProcessWorld {
   std::vector<i64> free_areas_;
   i64 next_group_ = 1;
   std::map<i64, std::shared_ptr<ProcessGroup>> groups_;
-  // letters for groups that this rank has not created yet, by group number
+  // Holds letters for groups that this rank has not created yet, by group number.
   std::map<i64, std::vector<std::pair<int, ProcessLetter>>> early_;
   std::map<int, i64> early_bytes_;  // size of each sender's early letters
   std::shared_ptr<ProcessGroup> whole_;

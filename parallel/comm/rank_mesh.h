@@ -1,6 +1,6 @@
-// The mesh has two dimensions: data-parallel ranks and pipeline ranks. A rank's position is numbered so that world rank = pipeline rank *
-// data + data rank. So neighbouring ranks are data-parallel ranks of the same stages; these communicate most. Plain values; split_mesh is a
-// collective of all ranks.
+// The mesh of ranks has two dimensions: data-parallel ranks and pipeline ranks. World rank = pipeline rank * data +
+// data rank, where `data` is the number of data-parallel ranks. So neighbouring ranks are data-parallel ranks of the
+// same stages; these communicate most. Plain values; split_mesh is a collective of all ranks.
 #pragma once
 #include <memory>
 
@@ -18,7 +18,7 @@ struct Mesh {
   bool operator==(const Mesh&) const = default;
 };
 
-/// A rank's endpoints in its two groups. `data_ranks`: the ranks that hold the same stages. `pipeline_ranks`: the ranks of its pipeline.
+/// Holds a rank's endpoints in its two groups. `data_ranks` hold the same pipeline stages; `pipeline_ranks` form one pipeline.
 struct MeshEnds {
   std::unique_ptr<Communicator> data_ranks, pipeline_ranks;
 };

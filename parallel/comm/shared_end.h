@@ -9,7 +9,7 @@ namespace spillway::parallel {
 
 class SharedEnd {
  public:
-  /// `ranks` may be null if there is only one rank; the functions must then not be called. The communicator must outlive this object.
+  /// `ranks` may be null if there is only one rank; the functions of this class must then not be called. `ranks` must outlive this object.
   explicit SharedEnd(Communicator* ranks) : ranks_(ranks) {}
 
   Event send(std::span<const std::byte> bytes, int to, int tag) {

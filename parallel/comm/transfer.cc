@@ -11,9 +11,9 @@
 namespace spillway::parallel {
 namespace {
 
-// Size of the tiles in which a transfer writes to several targets, so that the data stays in the caches. A tile of a sum is read again at
-// once and fits the first-level cache. A tile of a copy fits the second level; smaller tiles would be slower, because each one that is
-// written past the caches ends with a wait for its last stores.
+// A transfer to several targets works in tiles of these sizes, so that the data stays in the caches. A tile of a sum is
+// read again at once and fits the first-level cache. A tile of a copy fits the second level; smaller tiles would be
+// slower, because each tile that is written past the caches ends with a wait for its last stores.
 constexpr i64 kSumTileBytes = 16 * kKiB, kCopyTileBytes = 128 * kKiB;
 
 template <class T>
@@ -48,8 +48,8 @@ void copy(const std::byte* from, std::byte* to, i64 bytes, Stores stores) {
   std::memcpy(to, from, static_cast<size_t>(bytes));
 }
 
-// Calls f(first, last) for consecutive tiles [first, last) of [begin, end). If there is only one target, nothing has to stay in the caches,
-// so the whole range is one tile.
+// Calls f(first, last) for consecutive tiles [first, last) of [begin, end). With only one
+// target, nothing has to stay in the caches, so the whole range is one tile.
 template <class F>
 void for_tiles(const Transfer& t, i64 begin, i64 end, i64 tile_bytes, F f) {
   const i64 step = t.to.size() == 1 ? end - begin : tile_bytes / size_of(t.dtype);

@@ -1,4 +1,4 @@
-// The copies and reductions that carry out a collective or a message when every member's buffers can be read directly. A transfer copies a
+// Carries out a collective or a message by copies and reductions, when every member's buffers can be read directly. A transfer copies a
 // range of one rank's data to other ranks, or reduces the same range of several ranks and writes the result to some ranks. It makes one
 // pass over the data: each value is written to all targets while it is still in the caches. Plain values; thread-safe.
 #pragma once
@@ -10,12 +10,12 @@
 
 namespace spillway::parallel {
 
-/// Results of at least this size are written past the caches. They would not stay in the second-level cache until they are read again,
-/// because other data passes through it first.
+/// Results of at least this size are written past the caches. They would not stay in the second-level cache
+/// until they are read again, because the rest of the data passes through it first.
 constexpr i64 kPastCachesBytes = 2 * kMiB;
 
-/// If `from` has one entry, this is a copy; if it has several, a reduction in the order of `from`. A target may be one of the sources;
-/// otherwise no two buffers may overlap.
+/// Describes a copy if `from` has one entry, and a reduction in the order of `from` if it has
+/// several. A target may be one of the sources; otherwise no two buffers may overlap.
 struct Transfer {
   std::vector<const std::byte*> from;
   std::vector<std::byte*> to;

@@ -1,6 +1,6 @@
-// The transport that processes need to be ranks. It carries bytes to and from any rank, and it provides memory that the ranks of one node
-// share. The communicator of processes (process_world.h) knows only this interface. It is implemented with MPI in communicator_mpi.cc, and
-// with sockets and shared memory in socket_wire.h. Used by one thread at a time.
+// A Wire is the transport that processes need to act as ranks. It carries bytes to and from any rank, and it provides memory that the
+// ranks of one node share. The communicator of processes (process_world.h) knows only this interface. It is implemented with MPI in
+// communicator_mpi.cc, and with sockets and shared memory in socket_wire.h. Used by one thread at a time.
 #pragma once
 #include <optional>
 #include <span>
@@ -13,7 +13,7 @@ namespace spillway::parallel {
 
 class Wire {
  public:
-  /// Separate streams of bytes between two ranks.
+  /// Names the separate streams of bytes between two ranks.
   enum class Channel : u8 { collective, message };
   /// Identifies a send or receive in progress.
   using Ticket = u64;
@@ -23,7 +23,7 @@ class Wire {
     std::vector<std::byte> bytes;
   };
 
-  /// A rank whose process has ended, and how this was noticed.
+  /// Describes a rank whose process has ended, and how this was noticed.
   struct Gone {
     int rank;
     std::string how;
@@ -33,18 +33,18 @@ class Wire {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  /// Returns the shared memory of `rank`, which this process can read and write too. It has the same size for all ranks and holds zeros at
-  /// first. Empty if `rank` is on another node.
+  /// Returns the shared memory of `rank`, which this process can read and write too. The memory has the same
+  /// size for all ranks and holds zeros at first. The result is empty if `rank` is on another node.
   virtual std::span<std::byte> memory_of(int rank) = 0;
 
-  /// These two start to send or to receive any number of bytes. Bytes of the same sender, channel and tag (below kTags) arrive in the order
-  /// sent. The buffer must stay valid until is_done() returns true.
+  /// send() and receive() start to transfer any number of bytes. Bytes of the same sender, channel and tag (below
+  /// kTags) arrive in the order sent. The buffer must stay valid until is_done() returns true.
   virtual Ticket send(Channel channel, std::span<const std::byte> bytes, int to, int tag) = 0;
   virtual Ticket receive(Channel channel, std::span<std::byte> bytes, int from, int tag) = 0;
-  /// Returns true, once, when the ticket's buffer has been sent or filled.
+  /// Returns true when the ticket's buffer has been sent or filled. It does so once for each ticket.
   virtual bool is_done(Ticket ticket) = 0;
-  /// Gives up a send or receive. The buffer of a receive is then no longer written, with one exception: if its sender stopped in the middle
-  /// of the data, the rest may still arrive there.
+  /// Gives up a send or receive. The buffer of a receive is then no longer written, with one exception:
+  /// if its sender stopped in the middle of the data, the rest may still arrive there.
   virtual void drop(Ticket ticket) = 0;
 
   /// Sends a short letter. Letters of one sender arrive in the order posted.

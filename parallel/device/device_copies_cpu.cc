@@ -3,7 +3,7 @@
 namespace spillway::parallel {
 namespace {
 
-// Copies for a CPU: between the CPU's own memory and host memory or nvme.
+// CpuCopies copies data between the CPU's own memory and host memory or nvme.
 class CpuCopies final : public DeviceCopies {
  public:
   explicit CpuCopies(ModelState& state) : state_(state) {}

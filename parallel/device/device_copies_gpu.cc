@@ -10,7 +10,7 @@
 namespace spillway::parallel {
 namespace {
 
-// Copies for a GPU. Its copy engines copy between GPU and host memory; data on nvme passes through host buffers.
+// GpuCopies copies data for a GPU. The GPU's copy engines copy to and from host memory; data on nvme passes through host buffers.
 class GpuCopies final : public DeviceCopies {
  public:
   GpuCopies(const Plan& plan, ModelState& state, const Lanes& lanes, MemoryPool& host)
@@ -56,7 +56,7 @@ class GpuCopies final : public DeviceCopies {
   }
 
  private:
-  // Puts a copy on the lane's queue. The GPU's copy engines carry it out while the GPU computes.
+  // Puts a copy on the queue (CUDA stream) of the instruction's lane. The GPU's copy engines carry it out while the GPU computes.
   double put_copy(const Instruction& i, const offload::Blob& blob, const std::byte* from, std::byte* to) {
     const i64 bytes = i.tiles.count() * blob.tile_bytes();
     lanes_.queue(i.lane)->copy(to, from, bytes);

@@ -1,5 +1,5 @@
-// Computes the sums of a rank on its device: the sum of squares of each tile of a finished gradient, and the sum of the micro-batches'
-// losses. The implementations for a CPU and for a GPU give the same bits. Called by one lane at a time.
+// Computes the sums of a rank on its device: the sum of squares of each tile of a finished gradient, and the sum of the
+// micro-batches' losses. The implementations for a CPU and for a GPU give the same bits. Called by one thread at a time.
 #pragma once
 #include <memory>
 
@@ -10,7 +10,7 @@
 
 namespace spillway::parallel {
 
-/// The operand of a Reduce: tiles of a finished gradient, to which nothing is added any more.
+/// Describes the operand of a Reduce: tiles of a finished gradient, to which nothing is added any more.
 struct FinishedGradient {
   std::byte* base = nullptr;
   std::byte* home = nullptr;   // where the gradient is also copied to; null: it is not copied
@@ -22,15 +22,15 @@ class DeviceSums {
  public:
   virtual ~DeviceSums() = default;
 
-  /// Sums squares on the current stream, whose queue is that of the instruction's lane. The sums are valid once loss_sum() and then
-  /// take_square_sums() have been called.
+  /// Sums squares on the current stream, whose queue is that of the instruction's lane (lanes.h). The
+  /// sums are valid once loss_sum() and then take_square_sums() have been called.
   virtual void reduce(const Instruction& i, const FinishedGradient& gradient) = 0;
   virtual void take_square_sums() = 0;
 
-  /// Returns where the last block writes the loss of this micro-batch; null: the block itself keeps it.
+  /// Returns where the last block writes the loss of this micro-batch, or null if the block's runner keeps the loss.
   virtual double* loss(u16 micro_batch) const = 0;
-  /// Returns the sum of the losses of this rank's micro-batches, added in their order; 0 if another rank holds the last block. Runs on the
-  /// current stream. With a GPU, waits for it and copies all its sums to the host in one copy.
+  /// Returns the sum of the losses of this rank's micro-batches, added in their order, or 0 if another rank holds the last block.
+  /// Runs on the current stream. With a GPU, waits for the GPU and copies all its sums to the host in one copy.
   virtual double loss_sum(const BlockRunner& runner) = 0;
 };
 

@@ -21,7 +21,7 @@ class CpuSums final : public DeviceSums {
   double loss_sum(const BlockRunner& runner) override { return runner.loss_sum(); }
 
  private:
-  // Sums the squares of each tile. If the gradient is also copied to its home, each tile is copied while it is in the cache.
+  // Sums the squares of each tile. A gradient that is also copied to other memory is copied while its tile is in the cache.
   void sum_squares(const FinishedGradient& g) const {
     const DType dtype = plan_.scheduling.format.gradient;
     const i64 tile_bytes = kTileElems * size_of(dtype);

@@ -50,9 +50,9 @@ double GpuLanes::perform(const Instruction& i, const std::function<double()>& wo
   return perform_timed(i, mine, work);
 }
 
-// Waits for the instructions in `after`. A queue reaches its events in order, so for each lane it suffices to wait for the last of its
-// instructions. If this instruction runs on its queue only, the wait is put on the queue as well. The same holds for the queued part of a
-// Fetch, so that the CPU can read from nvme while the GPU memory that it will fill is still in use.
+// Waits for the instructions in `i.after`. A queue reaches its events in order, so it suffices to wait for the last one of them
+// on each lane. If `i` itself runs on its queue only, the wait is put on that queue. This also holds for a Fetch with a part on
+// the queue, so that the CPU can read from nvme while the GPU memory that it will fill is still in use.
 void GpuLanes::wait_for_what_comes_before(const Instruction& i, const Moment& mine) const {
   const GpuQueue& own = *queue(i.lane);
   std::array<const u32*, kLanes> last{};

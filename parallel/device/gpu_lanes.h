@@ -1,7 +1,8 @@
-// The queues (CUDA streams) of a rank on its GPU, one for each lane. Work that touches only GPU memory and page-locked host memory is
-// merely put on the queue of its lane. Later instructions on other lanes then wait for it on the GPU, and the CPU goes on to launch the
-// next instruction. Work in which the CPU takes part first waits on the CPU for the instructions before it. When it returns, it is done, or
-// its last part is on the queue of its lane. Used by the threads of the executor.
+// A GpuLanes holds the queues (CUDA streams) of a rank on its GPU, one for each lane, that is, for each kind of instruction that runs in
+// order. Work that touches only GPU memory and page-locked host memory is merely put on the queue of its lane. Later instructions on other
+// lanes then wait for it on the GPU, and the CPU goes on to launch the next instruction. Work in which the CPU takes part first waits on
+// the CPU for the instructions before it. When it returns, it is done, or its last part is on the queue of its lane. Used by the threads of
+// the executor.
 #pragma once
 #include <chrono>
 #include <deque>
@@ -15,23 +16,23 @@ namespace spillway::parallel {
 class GpuLanes final : public Lanes {
  public:
   using Kind = std::function<bool(const Instruction&)>;
-  /// `work`: the stream in which instructions run, except that each lane has its own queue. `only_queued` and `leaves_on_queue` are
-  /// described in only_queued.h.
+  /// Instructions run in stream `work`, except that each lane has its own queue.
+  /// `only_queued` and `leaves_on_queue` are described in only_queued.h.
   GpuLanes(
       const Stream& work, Kind only_queued, Kind leaves_on_queue = [](const Instruction&) { return false; });
 
   const GpuQueue* queue(Lane lane) const override { return queues_[static_cast<size_t>(lane)].get(); }
 
-  /// Called only when the queues are empty.
+  /// Begins a list of instructions. May be called only when the queues are empty.
   void begin(const List& list) override;
   double perform(const Instruction& i, const std::function<double()>& work) override;
   void wait() override;
-  /// Throws Error(io) if the GPU reports an error.
+  /// Ends a list of instructions. Throws Error(io) if the GPU reports an error.
   void end(std::vector<Timing>& timings) override;
 
  private:
   using Clock = std::chrono::steady_clock;
-  // When one instruction began and ended.
+  // Records when one instruction of the Program (parallel/program) began and ended on the GPU.
   struct Moment {
     explicit Moment(Device gpu) : begin(gpu), end(gpu) {}
     const GpuEvent begin, end;
@@ -40,7 +41,7 @@ class GpuLanes final : public Lanes {
     double begin_us = 0;      // time at which the CPU began the instruction
   };
 
-  // The events of one list that is being run.
+  // Holds the events of one list of instructions that is being run.
   struct Round {
     explicit Round(Device gpu) : begin(gpu) {}
     const List* list = nullptr;

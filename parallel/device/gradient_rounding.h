@@ -1,4 +1,4 @@
-// Optional rounding of gradients to bf16. A finished fp32 gradient is rounded once, to the nearest value with ties to even, and its norm is
+// Rounds gradients to bf16, as an option. A finished fp32 gradient is rounded once, to the nearest value with ties to even, and its norm is
 // computed from the rounded numbers. The rounding is an approximation, but its result has the same bits on a CPU and on a GPU.
 #pragma once
 #include <vector>

@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kBlockThreads) round_packed(std::byte* base, i
 
 }  // namespace
 
-// If tiles are packed to bf16, tiles [n, 2n) may run at the same time once the tiles before n are done.
+// If tiles are packed to bf16, tiles [n, 2n) may be packed in parallel once the tiles before n are done.
 void round_gradient_on_gpu(std::byte* base, DType into, i64 tiles) {
   const i64 packs = tiles * kTileElems / kEach;
   if (into != DType::bf16 && tiles > 0)

@@ -1,5 +1,5 @@
-// The lanes on which a rank's device computes. This interface says how an instruction is started on its lane, and on which queue its work
-// is put. Used by the threads of the executor.
+// A lane is a sequence of instructions of one kind, which a rank runs in order. This interface says how an instruction
+// is started on its lane, and on which queue its work is put. Used by the threads of the executor.
 #pragma once
 #include <functional>
 #include <vector>
@@ -14,21 +14,21 @@ class Lanes {
  public:
   virtual ~Lanes() = default;
 
-  /// Begins a list, before any of its instructions runs.
+  /// Begins a list of instructions, before any of them runs.
   virtual void begin(const List& list) = 0;
-  /// Starts an instruction of the list that was begun last. Called on the thread of the instruction's lane, after the instructions in
-  /// `after` were started. Returns the result of `work`.
+  /// Starts an instruction of the list that was begun last. Called on the thread of the instruction's lane,
+  /// after the instructions that `i.after` names were started. Returns the result of `work`.
   virtual double perform(const Instruction& i, const std::function<double()>& work) = 0;
-  /// Called when all instructions of the list have been started: waits until they are done. Then another list may begin.
+  /// Waits until all instructions of the list are done. Called when all of them have been started. Then another list may begin.
   virtual void wait() = 0;
-  /// Waits like wait(). Then sets `timings` to the times at which the instructions ran, for the earliest list for which end() was not
-  /// called yet.
+  /// Waits like wait(). Then sets `timings` to the times at which the instructions ran,
+  /// for the earliest list for which end() was not called yet.
   virtual void end(std::vector<Timing>& timings) = 0;
-  /// Returns the queue on which a lane's work is put; null on a CPU.
+  /// Returns the queue (CUDA stream) on which a lane's work is put, or null on a CPU.
   virtual const GpuQueue* queue(Lane lane) const = 0;
 };
 
-/// The lanes of a CPU. An instruction is done when perform() returns, so the executor's own order and times suffice.
+/// Implements Lanes for a CPU. An instruction is done when perform() returns, so the executor's own order and times suffice.
 class CpuLanes final : public Lanes {
  public:
   void begin(const List&) override {}

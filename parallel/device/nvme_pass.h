@@ -1,6 +1,7 @@
-// Page-locked host buffers through which tiles pass between nvme and a GPU, in one direction. Three things happen at the same time in
-// different buffers: the drives read or write, the CPU verifies tiles or stamps them with checksums, and the GPU copies. The buffers form
-// two halves that take turns, so the CPU waits for the GPU at most once per half. Used by one lane, always with the same queue.
+// An NvmePass holds page-locked host buffers through which tiles pass between nvme and a GPU, in one direction.
+// Three things happen at the same time in different buffers: the drives read or write, the CPU verifies tiles or
+// stamps them with checksums, and the GPU copies. The buffers form two halves that take turns, so the CPU waits for
+// the GPU at most once per half. Used by one thread, always with the same queue.
 #pragma once
 #include <array>
 

@@ -1,4 +1,5 @@
-// The exchange between ranks for data in host memory. Communicators read and write the data where it lies. A call is done when it returns.
+// A CpuExchange exchanges data in host memory between ranks. Communicators read and write the data in place. A call returns when it is
+// done.
 #pragma once
 #include "parallel/comm/shared_end.h"
 #include "parallel/exchange/rank_exchange.h"

@@ -1,5 +1,5 @@
-// The exchange between ranks for data in GPU memory if that data has to pass through host memory. It is cut into pieces, the same on all
-// ranks, which pass through the two host buffers of the lane.
+// A HostExchange exchanges data in GPU memory between ranks if the data has to pass through host memory. The data is cut
+// into pieces, the same on all ranks, which pass through two host buffers of the thread that makes the call.
 #pragma once
 #include <array>
 #include <memory>

@@ -1,6 +1,6 @@
-// Two host buffers through which data in GPU memory goes to other ranks, or comes from them, piece by piece. They are needed because
-// communicators can use host memory only. While one piece is exchanged with other ranks, the next one is copied into the other buffer. Used
-// by one lane.
+// A HostPass holds two host buffers through which data in GPU memory goes to other ranks, or comes from them,
+// piece by piece. They are needed because communicators can use host memory only. While one piece is exchanged
+// with other ranks, the next piece is copied into the other buffer. Used by one thread.
 #pragma once
 #include <functional>
 
@@ -17,10 +17,10 @@ class HostPass {
 
   i64 buffer_bytes() const { return buffer_bytes_; }
 
-  /// The functions that run() calls for each of `pieces`, in this order: `fill` puts a copy into the buffer on the queue, `cross` starts
-  /// the exchange with other ranks, and `empty` puts a copy out of the buffer on the queue. `fill` and `empty` may be null. When run()
-  /// returns, copies of `empty` may still be in progress, but later work on the queue comes after them. If an exchange fails, run()
-  /// rethrows its error once no other exchange is in progress.
+  /// Holds the functions that run() calls for each of `pieces`, in this order: `fill` puts a copy into the buffer on the
+  /// queue, `cross` starts the exchange with other ranks, and `empty` puts a copy out of the buffer on the queue. `fill` and
+  /// `empty` may be null. When run() returns, copies of `empty` may still be in progress, but later work on the queue comes
+  /// after them. If an exchange fails, run() rethrows its error once no other exchange is in progress.
   struct Work {
     std::function<void(i64 piece, std::byte* buffer)> fill;
     std::function<Event(i64 piece, std::byte* buffer)> cross;

@@ -35,14 +35,14 @@ ErrorCode code_of(ncclResult_t result) {
     case ncclInvalidArgument:
       return ErrorCode::bug;
     default:
-      return ErrorCode::io;  // also for invalid usage, such as two ranks on one GPU or different versions of NCCL
+      return ErrorCode::io;  // invalid usage counts too, such as two ranks on one GPU or different versions of NCCL
   }
 }
 
 double seconds_since(Clock::time_point since) { return std::chrono::duration<double>(Clock::now() - since).count(); }
 
-// Returns the largest number of thread blocks for one communicator. NCCL's thread blocks occupy multiprocessors while they wait for other
-// ranks. Those of all communicators together must fit on the GPU and leave most of it to computing.
+// Returns the largest number of thread blocks that NCCL may use for one communicator. These blocks occupy multiprocessors while they
+// wait for other ranks. The blocks of all communicators together must fit on the GPU and leave most of it to computing.
 int most_blocks(Device gpu) {
   int processors = 0;
   cuda_check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, gpu.index), "cudaDeviceGetAttribute");
@@ -57,7 +57,7 @@ std::string text_of(const std::exception_ptr& error) {
   }
 }
 
-// Waits a moment in a loop that polls. Most waits take only microseconds, so the first turns only yield; later ones sleep.
+// Waits for a moment in a loop that polls. Most waits take only microseconds, so the first turns only yield, and later ones sleep.
 void rest(int turn) { turn < kSpins ? std::this_thread::yield() : std::this_thread::sleep_for(std::chrono::microseconds(50)); }
 
 }  // namespace
@@ -84,8 +84,8 @@ NcclCommunicator::NcclCommunicator(const ncclUniqueId& id, Place place, const Ev
   }
 }
 
-// ncclCommFinalize is done when all members have called it. The wait for that has a limit, so a member that is gone does not block this
-// one.
+// ncclCommFinalize is done when all members have called it. The wait for the other members
+// has a limit, so that a member that is gone does not block this destructor.
 NcclCommunicator::~NcclCommunicator() {
   end();
   if (aborting_.joinable()) aborting_.join();
@@ -107,8 +107,8 @@ void NcclCommunicator::end() noexcept {
   }
 }
 
-// Uses two threads: one calls ncclCommAbort, which may never return, so this thread is not joined; the other one watches whether it
-// returns.
+// Uses two threads. One calls ncclCommAbort, which may never return, so that thread
+// is not joined. The other thread watches whether the call returns.
 void NcclCommunicator::give_up(const std::string& why) noexcept {
   const std::lock_guard lock(calling_);
   ncclComm_t comm = std::exchange(comm_, nullptr);
@@ -195,7 +195,7 @@ template <class Done>
 void NcclCommunicator::poll(const std::string& what, const Event& others, Done&& done) const {
   const auto since = Clock::now();
   for (int turn = 0;; ++turn) {
-    if (others.ready()) others.wait();  // first, because the calls to the driver in done() may have to wait for work that never ends
+    if (others.ready()) others.wait();  // others come first: driver calls in done() may have to wait for work that never ends
     if (done()) return;
     if (const double waited_s = seconds_since(since); waited_s > place_.timeout_s) {
       throw Error(ErrorCode::peer, fmt::format("[nccl] {} of {}: rank {} waited {} for ranks {}, but not all of these ranks arrived", what,

@@ -1,5 +1,5 @@
-// One rank's end of an NCCL communicator in non-blocking mode. No wait in this class is endless: it either succeeds or ends with an Error.
-// Used by one thread at a time, except check_work() and give_up(), which any thread may call.
+// An NcclCommunicator is one rank's end of an NCCL communicator in non-blocking mode. No wait in this class is endless: it either
+// succeeds or ends with an Error. Used by one thread at a time, except check_work() and give_up(), which any thread may call.
 #pragma once
 #include "parallel/exchange/nccl_cuda.h"
 
@@ -19,13 +19,13 @@ namespace spillway::parallel {
 /// Returns an id for a communicator that is about to be made. One member calls this and gives the id to the others. Throws Error(io).
 ncclUniqueId make_nccl_id();
 
-/// Number of communicators that may have an exchange in progress on one GPU at the same time.
+/// This many communicators may have an exchange in progress on one GPU at the same time.
 constexpr int kNcclAtOnce = static_cast<int>(kExchangeLanes.size());
 
-/// Called, with the reason, if NCCL cannot release a GPU. It should end the process, because anything that waits for this GPU waits
-/// forever.
+/// A function of this type is called, with the reason, if NCCL cannot release a GPU. It
+/// should end the process, because anything that waits for this GPU waits forever.
 using NcclStuck = std::function<void(const std::string& why)>;
-/// Longest time, in seconds, that ncclCommAbort may take.
+/// ncclCommAbort may take at most this many seconds.
 constexpr double kNcclAbort_s = 15;
 
 class NcclCommunicator {
@@ -51,16 +51,16 @@ class NcclCommunicator {
   int rank() const { return place_.rank; }
   int ranks() const { return place_.ranks; }
 
-  /// The members to which this one sends, those from which it receives, and whether all members use all-gather.
+  /// Names the members to which this rank sends, those from which it receives, and whether all members use all-gather.
   struct Links {
     std::vector<int> to, from;
     bool gather = false;
   };
   Links all_links() const { return {others_of_us(), others_of_us(), true}; }
-  /// Sends a few bytes over each link. NCCL makes a connection when it is first used, and then allocates memory for it (up to tens of MiB).
-  /// This call makes the connections before the first step. A collective of all members, whose links must match.
+  /// Sends a few bytes over each link. NCCL makes a connection when it is first used, and then allocates memory for it (up to tens of
+  /// MiB). connect() makes the connections before the first step. It is a collective of all members, whose links must match.
   void connect(const Links& links, const Event& others);
-  /// Puts either sends and receives that may run concurrently, or one collective, on a queue. When this returns, they are on the queue.
+  /// Puts either sends and receives that may run concurrently, or one collective, on a queue. When group() returns, they are on the queue.
   void group(const std::function<void(ncclComm_t)>& calls, const Event& others = {});
   /// Waits until all work on the queue is done. If group() or wait() fails, the communicator is aborted, which also ends its work on the
   /// queue.
@@ -70,8 +70,8 @@ class NcclCommunicator {
   void check(ncclResult_t result, const char* call) const;
   /// Throws an Error if NCCL reports that work on a queue has failed. `what` names that work in the message.
   void check_work(const std::string& what) const { static_cast<void>(is_done(what.c_str())); }
-  /// Aborts the communicator on a separate thread, because NCCL may wait for everything that the GPU has begun. That includes exchanges of
-  /// other communicators on the same GPU, so these must be given up too.
+  /// Aborts the communicator on a separate thread, because NCCL may wait for everything that the GPU has begun. This
+  /// includes exchanges of other communicators on the same GPU, so those communicators must be given up too.
   void give_up(const std::string& why) noexcept;
 
  private:

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-// Calls `each` for every member of Nccl, with the member's name and the name of its function in the library.
+// Calls `each` for every member of Nccl, with the member's name and the name of the NCCL function that the member points to.
 #define SPILLWAY_NCCL(each)                 \
   each(version, ncclGetVersion);            \
   each(unique_id, ncclGetUniqueId);         \
@@ -66,7 +66,7 @@ Nccl open_nccl(const std::vector<std::string>& names) {
 }
 
 const Nccl& nccl() {
-  static const Nccl& one = *new Nccl(open());  // never closed, because its threads may still run when the process ends
+  static const Nccl& one = *new Nccl(open());  // NCCL is never closed, because its threads may still run when the process ends
   return one;
 }
 

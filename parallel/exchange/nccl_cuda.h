@@ -12,7 +12,7 @@
 
 namespace spillway::parallel {
 
-/// The NCCL functions that are used. Each member is named after its function in nccl.h.
+/// Holds the NCCL functions that are used. Each member is named after its function in nccl.h.
 struct Nccl {
   SharedLibrary library;  // the library that holds the functions; empty in a build that is linked with NCCL
   decltype(&ncclGetVersion) version = nullptr;

@@ -1,8 +1,8 @@
-// The exchange between ranks from GPU to GPU over NCCL, for ranks that each have their own GPU. NCCL only carries bytes. The numbers are
+// Exchanges data between ranks from GPU to GPU over NCCL, for ranks that each have their own GPU. NCCL only carries bytes. The numbers are
 // added by a kernel of this project, in the order of ordered_sum.h, so sums have the same bits as sums in host memory. An exchange is put
-// on the queue of its lane, where it waits for other ranks while the GPU does other work. No lane waits for an exchange; one thread
-// supervises all exchanges (nccl_watch_cuda.h). This thread asks over the Communicator whether the other ranks are still alive, and reports
-// the Communicator's errors. NCCL allocates GPU memory of its own, which no pool counts.
+// on a queue (CUDA stream), where it waits for other ranks while the GPU does other work. No CPU thread waits for it; one thread
+// supervises all exchanges (nccl_watch_cuda.h). This thread asks over the Communicator whether the other ranks are still alive, and
+// reports the Communicator's errors. NCCL allocates GPU memory of its own, which no pool counts.
 #pragma once
 #include <functional>
 #include <memory>
@@ -16,17 +16,17 @@ namespace spillway::parallel {
 
 /// Returns why ranks on this machine cannot use NCCL: it is missing in this build or on this machine. Returns an empty text if they can.
 std::string nccl_problem();
-/// Returns for example "2.28.9"; empty if there is no NCCL.
+/// Returns the version of NCCL, for example "2.28.9", or an empty text if there is no NCCL.
 std::string nccl_version();
 /// Holds what one rank found in a trial exchange.
 struct NcclTrial {
   std::string problem;  // why the bytes did not arrive intact; empty if they did
-  // GPU memory that NCCL allocated. communicator_bytes: for one communicator of all ranks that uses all-gather. pair_bytes: for each pair
-  // of ranks that send to each other.
+  // NCCL allocated communicator_bytes of GPU memory for one communicator of all ranks that uses
+  // all-gather, and pair_bytes for each pair of ranks that send to each other.
   i64 communicator_bytes = 0, pair_bytes = 0;
 };
-/// Sends some bytes from each rank's GPU to all ranks, once. A collective of all ranks, which ends within about the time-out. `stuck` is
-/// described at NcclOptions.
+/// Sends some bytes from each rank's GPU to all ranks, once. try_nccl() is a collective of all
+/// ranks, which ends within about the time-out. `stuck` is described at NcclOptions.
 NcclTrial try_nccl(Communicator& ranks, int gpu, double timeout_s, const std::function<void(const std::string& why)>& stuck = {});
 
 struct NcclOptions {
@@ -35,15 +35,15 @@ struct NcclOptions {
   MemoryPool* device = nullptr;            // the pool from which the planned memory is allocated
   Communicator* data_ranks = nullptr;      // null if there is only one data-parallel rank
   Communicator* pipeline_ranks = nullptr;  // null if there is only one pipeline rank
-  // Called if, after an error, NCCL does not release a GPU within abort_s. Anything that waits for this GPU then waits forever, so the
-  // function should end the process immediately. May be empty.
+  // This function is called if, after an error, NCCL does not release a GPU within abort_s. Anything that waits for
+  // this GPU then waits forever, so the function should end the process immediately. May be empty.
   std::function<void(const std::string& why)> stuck = {};
   double abort_s = 15;
 };
 
-/// Makes the exchange for a plan with gpu_to_gpu. All ranks of both groups must call this together, and must destroy the results together.
-/// The communicators must outlive the exchange. Throws Error(usage) if there is no NCCL or if two ranks use one GPU, and Error(peer) if a
-/// rank does not arrive.
+/// Makes the exchange for a plan with gpu_to_gpu. All ranks of both groups must call this function together, and
+/// must destroy the results together. The communicators must outlive the exchange. Throws Error(usage) if there is
+/// no NCCL or if two ranks use one GPU, and Error(peer) if a rank does not arrive.
 std::unique_ptr<RankExchange> make_nccl_exchange(const Plan& plan, const NcclOptions& options);
 
 }  // namespace spillway::parallel

@@ -21,10 +21,10 @@
 namespace spillway::parallel {
 namespace {
 
-// Tags of the messages with which two pipeline ranks coordinate a channel. Messages with one of the first two tags have no bytes.
+// Lists the tags of messages with which two pipeline ranks coordinate a channel. Messages with one of the first two tags have no bytes.
 enum Tag : int { kSenderDone = 64, kReceiverDone, kId };
 
-// One direction of messages between two pipeline ranks: from one rank to another.
+// Names one direction of messages between two pipeline ranks: from one rank to another.
 struct Direction {
   int from, to;
   auto operator<=>(const Direction&) const = default;
@@ -37,8 +37,8 @@ bool receives_gpu_bytes(const Instruction& i) {
   return i.what != What::weights && (i.op == Op::ReceiveActivation || i.op == Op::ReceiveGradient || i.op == Op::ReceiveTied);
 }
 
-// Returns all directions in which this rank sends or receives, in an order that all ranks share. Both ranks of a direction have it in their
-// lists.
+// Returns all directions in which this rank sends or receives, in an order that
+// all ranks share. Each direction is in the lists of both its ranks.
 std::set<Direction> directions_of(const Plan& plan) {
   std::set<Direction> all;
   const int me = plan.scheduling.pipeline.rank;
@@ -95,8 +95,8 @@ class NcclExchange final : public RankExchange {
     if (plan.scheduling.pipeline.ranks > 1) meet_pipeline_ranks(plan, options);
   }
 
-  // NCCL communicators may be finalized only by all their ranks together, one communicator after another in an order that all ranks share.
-  // If that is not certain, this rank gives its communicators up.
+  // Finalizes the NCCL communicators. All ranks of a communicator must do so together, one communicator after another
+  // in an order that all ranks share. If that is not certain, this rank gives its communicators up.
   ~NcclExchange() override {
     const bool well = watch_.stop() && std::uncaught_exceptions() == 0;
     if (data_ && !(well && all_come(*data_meetings_))) data_->give_up(kUnwinding);
@@ -148,7 +148,7 @@ class NcclExchange final : public RankExchange {
  private:
   static constexpr const char* kUnwinding = "this rank ends before the other ranks";
 
-  // The pipeline ranks' Communicator, through which all channels coordinate themselves.
+  // Holds the pipeline ranks' Communicator, through which all channels coordinate themselves.
   struct Meetings {
     explicit Meetings(std::unique_ptr<Communicator> group) : ranks(std::move(group)), end(ranks.get()) {}
 
@@ -156,8 +156,8 @@ class NcclExchange final : public RankExchange {
     SharedEnd end;
   };
 
-  // An NCCL communicator for one direction between two pipeline ranks; the sender is NCCL's rank 0. On each of the two ranks one lane uses
-  // it.
+  // A Channel is an NCCL communicator for one direction between two pipeline ranks; the sender
+  // is NCCL's rank 0. On each of the two ranks a single thread uses the channel.
   class Channel {
    public:
     Channel(SharedEnd& meetings, NcclWatch& watch, Direction direction, int me, const NcclOptions& options)
@@ -178,7 +178,7 @@ class NcclExchange final : public RankExchange {
     void give_up() { nccl_->give_up(kUnwinding); }
 
    private:
-    // Returns the id of the channel's NCCL communicator. The sender makes it and sends it to the receiver.
+    // Returns the id of the channel's NCCL communicator. The sender makes the id and sends it to the receiver.
     ncclUniqueId agreed_id() {
       ncclUniqueId id{};
       if (sends_) id = make_nccl_id();
@@ -200,8 +200,8 @@ class NcclExchange final : public RankExchange {
     return {rank, ranks, Device::cuda(options.gpu), options.timeout_s, members, options.abort_s, options.stuck};
   }
 
-  // Returns true if all ranks reach this call, so that all of them end in an orderly way. A rank that ends because of an error does not
-  // call this, and so neither waits for the others nor makes them wait.
+  // Returns true if all ranks reach this call, so that all of them end in an orderly way. A rank that ends because of
+  // an error does not make this call. So it neither waits for the other ranks nor makes them wait.
   static bool all_come(Communicator& ranks) noexcept {
     try {
       ranks.barrier().wait();
@@ -211,8 +211,8 @@ class NcclExchange final : public RankExchange {
     }
   }
 
-  // The tag of the messages with which data-parallel ranks tell a neighbour that an exchange is done. A collective completes only after
-  // every rank has started it, so hearing from one neighbour is enough.
+  // Data-parallel ranks tell a neighbour with messages of this tag that an exchange is done. A collective
+  // completes only after every rank has started it, so hearing from one neighbour is enough.
   static constexpr int kDone = 0;
 
   void meet_data_ranks(const Plan& plan, const NcclOptions& options) {
@@ -261,7 +261,7 @@ class NcclExchange final : public RankExchange {
     }
   }
 
-  // Receives, from every other rank, the next tiles of this rank's part, each rank's into its own place in the buffer, and sums them.
+  // Receives the next tiles of this rank's part from every other rank, each into a place of its own in the buffer, and sums them.
   void sum_parts(const GpuQueue& queue, std::byte* all, DType dtype, const Dealt& dealt) {
     const Stream kernels{.device = gpu_, .memory = &MemoryPool::heap(), .queue = queue.handle()};
     const StreamScope scope(kernels);

@@ -17,7 +17,7 @@ namespace {
 
 using WatchClock = std::chrono::steady_clock;
 
-// The pause between two checks of the exchanges. Only settle() waits for a check, and then the next check is made at once.
+// The watch pauses this long between two checks of the exchanges. settle() does not wait for the pause: the next check is made at once.
 constexpr auto kBetweenLooks = std::chrono::microseconds(500);
 
 bool has_happened(const GpuEvent& event) {
@@ -56,7 +56,7 @@ void NcclWatch::queue(size_t line, const GpuQueue& queue, const std::string& wha
     exchange->begin.record(queue);
     work();
     exchange->end.record(queue);
-  } catch (...) {  // also after errors outside NCCL, because otherwise work that is already on a queue would wait for other ranks forever
+  } catch (...) {  // catches errors outside NCCL too: otherwise work on a queue would wait for other ranks forever
     fail(std::current_exception());
     throw;
   }
@@ -111,8 +111,8 @@ bool NcclWatch::look() {
   return moved;
 }
 
-// Checks the exchange at the front of a line. Asks the other ranks first, because a question to the driver may have to wait for work that
-// never ends. Returns true if something has changed.
+// Checks the first exchange of a line (one communicator's exchanges). Asks the other ranks first, because a
+// question to the driver may have to wait for work that never ends. Returns true if something has changed.
 bool NcclWatch::look_at(Watched& watched) {
   Exchange* exchange = first_of(watched);
   if (!exchange) return false;
@@ -134,8 +134,8 @@ bool NcclWatch::look_at(Watched& watched) {
   return true;
 }
 
-// Checks whether other ranks have done their part of this exchange. One rank's word does not prove that all have, so the rest of the
-// exchange has a time-out.
+// Checks whether other ranks have done their part of this exchange. The word of one rank
+// does not prove that all have, so the rest of the exchange has a time-out.
 void NcclWatch::require_peers(const Watched& watched, Exchange& exchange) const {
   if (!exchange.needed.ready()) return;
   exchange.needed.wait();

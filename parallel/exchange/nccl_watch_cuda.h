@@ -1,6 +1,6 @@
-// Supervises the exchanges that a rank's NCCL communicators have put on its queues, so that no lane has to wait for one. It tells the other
-// ranks which exchanges are done. If a rank that is needed is gone, or if NCCL reports a failure, it gives up all exchanges, so that no
-// queue waits forever. The supervision has its own thread; the lanes' threads call queue() and settle().
+// Supervises the exchanges that a rank's NCCL communicators have put on its queues, so that no thread of the executor has to wait for one.
+// It tells the other ranks which exchanges are done. If a rank that is needed is gone, or if NCCL reports a failure, it gives up all
+// exchanges, so that no queue waits forever. The supervision has its own thread; the executor's threads call queue() and settle().
 #pragma once
 #include "parallel/exchange/nccl_communicator_cuda.h"
 
@@ -18,23 +18,23 @@ namespace spillway::parallel {
 
 class NcclWatch {
  public:
-  /// One communicator and its exchanges, which follow each other on one queue.
+  /// Describes one communicator and its exchanges, which follow each other on one queue.
   struct Line {
     NcclCommunicator* nccl = nullptr;
     double timeout_s = 60;  // limit for the rest of an exchange, once the rank that `need` asks has done its part
-    /// Called once this GPU has reached an exchange. The event that it returns is set when a rank that is needed says that it has done its
-    /// part, and fails if that rank cannot go on.
+    /// `need` is called once this GPU has reached an exchange. The returned event is set when a rank whose
+    /// part is needed says that it has done that part, and fails if that rank cannot go on.
     std::function<Event()> need;
     std::function<void()> done;  // tells another rank that this rank has done its part
   };
-  /// `failed` is called at most once, before any queue that waits is released. What exchanges produce after that is invalid and must not be
-  /// used.
+  /// `failed` is called at most once, before any queue that waits is released. From
+  /// then on, what exchanges produce is invalid and must not be used.
   NcclWatch(Device gpu, std::function<void(const std::string& why)> failed);
   ~NcclWatch();
   NcclWatch(const NcclWatch&) = delete;
   NcclWatch& operator=(const NcclWatch&) = delete;
 
-  /// Adds a line and returns its index. All lines must be added before the first exchange.
+  /// Adds a line (a communicator and its exchanges) and returns its index. All lines must be added before the first exchange.
   size_t add(Line line);
   /// Calls `work`, which puts an exchange of this line on the queue. Rethrows an error of `work`, or the error of an earlier failure. In
   /// both cases all exchanges have been given up.

@@ -1,11 +1,11 @@
-// How data on a rank's device is exchanged with other ranks. With a CPU the data is in host memory (cpu_exchange.h). With a GPU the data
-// either passes through host memory (host_exchange.h) or goes from GPU to GPU (nccl_exchange.h). All three give the same bits.
+// Exchanges data on a rank's device with other ranks. With a CPU the data is in host memory (cpu_exchange.h). With a GPU the data either
+// passes through host memory (host_exchange.h) or goes from GPU to GPU (nccl_exchange.h). All three give the same bits.
 //
-// Each call is a collective of the ranks that it concerns; each of them makes it on the same lane. On a GPU the work is put on that lane's
-// queue, and an exchange from GPU to GPU waits there for the other ranks. On a CPU a call is done when it returns. One thread at a time
-// makes the calls of a lane. Errors are Error(peer) for a rank that does not take part, as in Communicator, and Error(io) for the GPU.
-// After an error, exchanges on the queue still end, but with arbitrary bytes. So no result of a list may be used before settle() has
-// returned.
+// Each call is a collective of the ranks that it concerns; each of them makes it on the same lane (one lane runs one kind of instruction
+// in order). On a GPU the work is put on that lane's queue, and an exchange from GPU to GPU waits there for the other ranks. On a CPU a
+// call is done when it returns. One thread at a time makes the calls of a lane. Errors are Error(peer) for a rank that does not take
+// part, as in Communicator, and Error(io) for the GPU. After an error, exchanges on the queue still end, but with arbitrary bytes. So no
+// result may be used before settle() has returned.
 #pragma once
 #include <algorithm>
 
@@ -15,8 +15,8 @@
 
 namespace spillway::parallel {
 
-/// How the whole data is sharded over the ranks, in tiles: rank r has tiles [tiles[r], tiles[r + 1]). The first rank's part is the longest
-/// one.
+/// States how the whole data is sharded over the ranks, in tiles: rank r has tiles
+/// [tiles[r], tiles[r + 1]). The first rank's part is the longest one.
 struct Dealt {
   Parts tiles;
   i64 tile_bytes = 0;
@@ -31,8 +31,8 @@ struct Dealt {
   }
 };
 
-/// The pieces in which sharded data passes through a buffer that is too small for the whole. Each piece has the next few tiles of every
-/// rank's part, one rank's tiles after the other's.
+/// Cuts sharded data into the pieces in which it passes through a buffer that is too small for the whole.
+/// Each piece has the next few tiles of every rank's part, one rank's tiles after the other's.
 class DealtPieces {
  public:
   /// The buffer must have room for at least one tile of each rank.
@@ -59,7 +59,7 @@ class DealtPieces {
   const i64 step_;
 };
 
-/// In all calls, `queue` is the queue of the lane; it is null on a CPU.
+/// In all calls of a RankExchange, `queue` is the queue (CUDA stream) that orders the exchange on a GPU. It is null on a CPU.
 class RankExchange {
  public:
   virtual ~RankExchange() = default;
@@ -73,12 +73,12 @@ class RankExchange {
   /// All-reduce in place: like sum_part(), but sums all of the data on every rank. The data must be whole tiles.
   virtual void sum(const GpuQueue* queue, std::span<std::byte> all, DType dtype) = 0;
 
-  /// These send and receive data on the device between pipeline ranks. Messages between two ranks must be received in the order in which
-  /// they are sent.
+  /// send() and receive() transfer data on the device between pipeline ranks. Messages
+  /// between two ranks must be received in the order in which they are sent.
   virtual void send(const GpuQueue* queue, std::span<const std::byte> bytes, int to, int tag) = 0;
   virtual void receive(const GpuQueue* queue, std::span<std::byte> bytes, int from, int tag) = 0;
 
-  /// Called when the queues are empty. Rethrows the error of any exchange that was on them.
+  /// Rethrows the error of any exchange that was on the queues. Called when the queues are empty.
   virtual void settle() {}
 };
 

@@ -88,8 +88,8 @@ Layout make_layout(const nn::Sequential& model, const LayoutOptions& options) {
   for (size_t b = 0; b < model.blocks.size(); ++b) {
     layout.backward_reads_weights.push_back(model.blocks[b]->backward_reads_parameters());
     layout.weight_gradients_read_weights.push_back(model.blocks[b]->weight_gradients_read_parameters());
-    // The groups for parameters that only this block uses, by kind: trained, frozen, statistics, matrices. Each group is created when the
-    // first parameter of its kind is found; -1 means not yet.
+    // Holds the groups for parameters that only this block uses, by kind: trained, frozen, statistics, matrices. Each
+    // group is created when the first parameter of its kind is found; -1 means that it does not exist yet.
     std::array<int, 4> own{-1, -1, -1, -1};
     for (const nn::ParameterUse& u : model.blocks[b]->parameters()) {
       const nn::Parameter& p = *u.parameter;

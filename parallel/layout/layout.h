@@ -1,4 +1,4 @@
-// The layout: which parameters are stored together, and at which offset each lies.
+// A Layout states which parameters are stored together, and at which offset each lies.
 //
 // A block's parameters form one group with one flat layout (name -> offset). Parameters start at multiples of 64 elements, and the gaps
 // between them hold zeros. A parameter that two blocks share (a tied head) is a group of its own, owned by the first block that uses it.
@@ -23,19 +23,19 @@
 
 namespace spillway::parallel {
 
-/// Number of elements of a tile. The tile is the unit of I/O and of partial norms, and shards begin and end at tile boundaries.
+/// A tile has this many elements. The tile is the unit of I/O and of partial norms, and shards begin and end at tile boundaries.
 constexpr i64 kTileElems = optim::kTileElems;
-/// Largest bucket, in elements: 64 MiB of fp32.
+/// A bucket has at most this many elements: 64 MiB of fp32.
 constexpr i64 kMaxBucketElems = 1024 * kTileElems;
 /// Every parameter starts at a multiple of this many elements (256 bytes of fp32).
 constexpr i64 kSegmentAlignElems = 64;
 
-/// One parameter inside its group.
+/// Describes one parameter inside its group.
 struct Segment {
   u32 parameter = 0;
   i64 begin = 0, elems = 0;  // where the parameter lies in the group's flat layout, in elements; for quantized parameters, in stored words
   bool decay = false;        // weight decay applies to this parameter
-  // how the parameter is seen as matrices; only for parameters of two or more dimensions that are stepped as a whole
+  // Says how the parameter is seen as matrices. Set only for parameters of two or more dimensions that are stepped as a whole.
   optim::Matrices matrices = {};
 };
 
@@ -56,14 +56,14 @@ struct Group {
   bool statistics = false;
   bool by_parameter = false;  // each parameter of the group is stepped as a whole
   i64 factors = 0;            // under Adafactor: number of row and column factors for which each tile of the group's state must have room
-  /// Returns the parameter that this bucket of the group holds. Only for groups that are stepped parameter by parameter.
+  /// Returns the parameter that this bucket of the group holds. Valid only for groups that are stepped parameter by parameter.
   const Segment& segment_of(const Bucket& bucket) const;
   bool tied() const { return uses.size() > 1; }
-  /// Returns false if only other pipeline ranks hold the group; it is then empty here.
+  /// Returns false if only other pipeline ranks hold the group. The group is then empty in this rank's layout.
   bool held() const { return elems > 0; }
 };
 
-/// One use of a group by a block.
+/// Names one use of a group by a block.
 struct GroupUse {
   u16 group = 0;
   u8 use = 0;
@@ -79,7 +79,7 @@ struct Layout {
   u16 first_trained_block = 0;                            // blocks before this one have no backward pass
   u16 rank = 0;                                           // the pipeline rank to which this layout belongs
   std::vector<u16> rank_of;                               // pipeline rank of each block
-  std::vector<i64> model_tiles;                           // tiles of each group in the whole model, whether held here or not
+  std::vector<i64> model_tiles;                           // tiles of each group in the whole model, also if this rank does not hold it
 
   bool here(u16 block) const { return rank_of[block] == rank; }
   bool has_last_block() const { return rank_of.back() == rank; }

@@ -1,8 +1,8 @@
-// How a group's tiles are sharded over the data-parallel ranks, after ZeRO (Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training
-// Trillion Parameter Models", 2020). Stage 0 shards nothing, stage 1 the optimizer state, stage 2 also the gradients, stage 3 also the
-// weights. A shard is a contiguous range of whole tiles. The shards of a group differ by at most one tile, and the first ranks hold the
-// larger shards. A group that is stepped parameter by parameter is sharded at parameter boundaries instead, so some shards may be empty. A
-// value.
+// States how a group's tiles are sharded over the data-parallel ranks, after ZeRO (Rajbhandari et al., "ZeRO: Memory
+// Optimizations Toward Training Trillion Parameter Models", 2020). Stage 0 shards nothing, stage 1 the optimizer state,
+// stage 2 also the gradients, stage 3 also the weights. A shard is a contiguous range of whole tiles. The shards of a group
+// differ by at most one tile, and the first ranks hold the larger shards. A group that is stepped parameter by parameter is
+// sharded at parameter boundaries instead, so some shards may be empty. A plain value.
 #pragma once
 #include <algorithm>
 #include <cstdlib>
@@ -28,8 +28,8 @@ inline TileRange intersection(TileRange a, TileRange b) {
   return {begin, std::max(begin, std::min(a.end, b.end))};
 }
 
-/// Returns that parameter boundary of the group (the begin of a parameter, or the end of the last one) which is nearest to `tile`, as a
-/// tile.
+/// Returns the tile at which the group's nearest parameter boundary to `tile` lies. A
+/// boundary is the begin of a parameter, or the end of the last parameter.
 inline i64 nearest_cut(const Group& group, i64 tile) {
   i64 nearest = whole(group).end;
   for (const Segment& s : group.segments) {

@@ -1,4 +1,4 @@
-// A hash by which a restart recognizes the nvme store of its run.
+// Computes a hash by which a restart recognizes the nvme store of its run.
 #pragma once
 #include "parallel/plan/plan.h"
 

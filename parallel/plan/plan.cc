@@ -30,14 +30,14 @@ constexpr i64 kPassBytes = 4 * kMiB;
 constexpr i64 kExchangeBytes = 32 * kMiB;  // a few MiB per rank: sending them takes long compared with starting an exchange
 constexpr i64 kQueueBuffers = 4;           // one is being filled, two are waiting, one is being written
 
-// A request together with the outputs of all blocks; resolved() narrows its layout to one pipeline rank.
+// Extends a request by the outputs of all blocks. resolved() narrows the request's layout to one pipeline rank.
 struct Request : PlanRequest {
   std::vector<BlockOutput> outputs;
 };
 
 constexpr i64 kPassStep = 16;  // step between two consecutive lengths that pass_lengths() allows
 
-// Dry run on the meta device: a pass of `new_positions` positions at the end of a full key/value cache.
+// Runs a pass of `new_positions` positions at the end of a full key/value cache, on the meta device, and returns the bytes it takes.
 WorkBytes dry_run_with_cache(const Request& r, const List& list, i64 new_positions) {
   Arena inputs, activations, kept;
   const auto stream = [&](Arena& arena) { return Stream{Device::meta(r.device), nullptr, &arena}; };
@@ -69,7 +69,7 @@ WorkBytes dry_runs_with_cache(const Request& r, const List& list) {
   return {round_up(most.activations, kPage), most.cache};
 }
 
-// When a model of tokens generates text, it processes one row at a time.
+// A model of tokens that generates text processes one row at a time.
 i64 rows_of(const Request& r, nn::Mode mode) { return mode == nn::Mode::generate && r.model->reads_tokens() ? 1 : r.micro_batch_size; }
 i64 micro_batches_of(const Request& r, nn::Mode mode) { return mode == nn::Mode::train ? r.scheduling.micro_batches : 1; }
 
@@ -164,7 +164,7 @@ void size_chunks(Plan& plan) {
   plan.chunk_tiles = std::min(kChunkTiles, tiles);
 }
 
-// Sizes the memory for a Step of a parameter that is stepped as a whole. Such parameters are stepped one at a time, so the largest decides.
+// Sizes the memory for an optimizer Step of a parameter that is stepped as a whole. Such Steps run one at a time: the largest decides.
 void size_whole(Plan& plan) {
   const DType dtype = wide_dtype(plan.scheduling.format.weight);
   const bool matrices = is_of_matrices(plan.scheduling.format.rule);
@@ -192,7 +192,7 @@ void size_queue(Plan& plan) {
   add_row(plan, "checkpoint queue", {0, plan.queue_buffers * plan.queue_buffer_bytes, 0});
 }
 
-// Returns how many bytes of one tile of the group pass through the staging ring in a Step or a scan.
+// Returns how many bytes of one tile of the group pass through the staging ring in an optimizer Step or a scan.
 i64 staged_tile_bytes(const Plan& plan, const Group& g) {
   if (!g.held()) return 0;
   const optim::StateFormat& format = plan.scheduling.format;
@@ -238,7 +238,7 @@ void size_store(Plan& plan, const PlanRequest& r) {
 i64 dry_runs(const Request& r, const List& train, const List& forward) {
   i64 peak = known_dry_run(r, forward, r.training ? nn::Mode::evaluate : r.without_training);
   if (r.training) peak = std::max(peak, known_dry_run(r, train, nn::Mode::train));
-  // Generation runs when samples of text are made, and for image models when logits are needed to count correct classifications.
+  // Includes generation, which runs to sample text and, for image models, to get the logits that count correct classifications.
   if ((r.training && r.model->inputs.empty()) || r.model->reads_images())
     peak = std::max(peak, known_dry_run(r, forward, nn::Mode::generate));
   return round_up(peak, kPage);
@@ -301,9 +301,9 @@ void size_activations(Plan& plan, const Request& r) {
   if (r.cache_positions > 0) plan.input_bytes += round_up(r.micro_batch_size * r.cache_positions * size_of(DType::int32), kPage);
 }
 
-// Chooses how many blocks' gradients stay in their slots until their Steps: as many as fit into the memory that is needed anyway, whatever
-// the overlap. A slot whose gradient waits for a deferred Step cannot take fetched data yet, so if Steps are deferred at most two blocks
-// stay; the first fetched weights wait for these two blocks' Steps in any case.
+// Chooses how many blocks' gradients stay in their slots until their optimizer Steps: as many as fit into the memory that is
+// needed anyway, whatever the overlap. A slot whose gradient waits for a deferred Step cannot take fetched data yet. So if Steps
+// are deferred, at most two blocks stay; the first fetched weights wait for these two blocks' Steps in any case.
 void choose_staying_blocks(PlanRequest& r) {
   const auto& tiers = r.placement.gradients;
   if (std::find(tiers.begin(), tiers.end(), Tier::nvme) == tiers.end()) return;
@@ -316,7 +316,7 @@ void choose_staying_blocks(PlanRequest& r) {
   };
   const i64 trained = std::ssize(r.layout.blocks) - r.layout.first_trained_block;
   const i64 all = r.scheduling.micro_batches;
-  // micro-batches between the first and the last need the same memory
+  // Two micro-batches suffice for sizing, because those between the first and the last need the same memory.
   const i64 few = r.scheduling.pipeline.table ? all : std::min<i64>(2, all);
   const i64 least_bytes = slab_bytes(1, few);
   i64 most = r.scheduling.defers() ? std::min<i64>(trained, kStayingBeforeDeferred) : trained, blocks = 1;
@@ -342,7 +342,7 @@ void make_training(Plan& plan, const PlanRequest& r) {
   plan.train_when_clipping = generate_training(r.layout, r.placement, scheduling);
 }
 
-// Returns the request for its own pipeline rank only, with the sizes that the model determines filled in.
+// Returns the request narrowed to its own pipeline rank, with the sizes that the model determines filled in.
 Request resolved(const PlanRequest& request) {
   Request r{request, {}};
   if (r.adaptive_overlap) r.scheduling.overlap = OptimizerOverlap::backward;
@@ -468,7 +468,7 @@ Plan size_plan(const PlanRequest& request) {
   return plan;
 }
 
-// Checks that if one of the two Programs leaves an update whose Steps are still to be run, the other Program's head can run all of them.
+// Checks that both Programs of an adaptive overlap leave waiting Steps' gradients in the same slots, so that either can run these Steps.
 void check_alike(const Program& speculating, const Program& deferring) {
   const auto gradients_of = [](const List& settle) {
     std::map<u16, Slot> slots;

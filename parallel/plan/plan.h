@@ -1,6 +1,6 @@
-// The plan of one rank: everything that is decided before step 1. It consists of the layout, the placement, the Programs and the exact
-// number of bytes that each use takes in each tier. The bytes of activations come from a dry run of the Programs on the meta device. Plain
-// values; a plan depends on nothing but the request.
+// A Plan is everything that one rank decides before step 1. It consists of the layout, the placement, the Programs
+// and the exact number of bytes that each use takes in each tier. The bytes of activations come from a dry run of the
+// Programs on the meta device. Plain values; a plan depends on nothing but the request.
 #pragma once
 #include <map>
 #include <memory>
@@ -15,11 +15,11 @@
 
 namespace spillway::parallel {
 
-/// Smallest number of buffers of the staging ring. Two chunks are read ahead, one is computed, and two computed ones are being written.
+/// The staging ring has at least this many buffers. Two chunks are read ahead, one is computed, and two computed ones are being written.
 constexpr i64 kLeastStagingBuffers = 5;
 
-/// Peaks of activation memory that dry runs of one model have found. The key describes what the dry run computed, so a plan that computes
-/// the same needs no new dry run.
+/// Holds the peaks of activation memory that dry runs of one model have found. The key describes what
+/// the dry run computed, so a plan that computes the same needs no new dry run.
 using DryRuns = std::map<std::string, i64>;
 
 struct PlanRequest {
@@ -28,14 +28,14 @@ struct PlanRequest {
   Placement placement;
   Scheduling scheduling;
   i64 micro_batch_size = 1, sequence_length = 1;
-  // Number of positions of the key/value cache for generating text; 0 means no cache. It may be above 0 only if the plan does not train. A
-  // pass adds at most sequence_length new positions (pass_lengths).
+  // The key/value cache for generating text has this many positions; 0 means no cache. The number may be above 0 only
+  // if the plan does not train. A pass adds at most sequence_length new positions (pass_lengths).
   i64 cache_positions = 0;
   bool training = true;                            // false: the plan holds weights only
   Device::Kind device = Device::Kind::cpu;         // the device that computes
   nn::Mode without_training = nn::Mode::generate;  // the mode of the forward pass if the plan does not train: generate or evaluate
-  /// If true, the plan has two Programs. While clipping is rare, Steps run speculatively inside the backward (overlap backward). While it
-  /// is frequent, they are deferred to the next forward (overlap forward).
+  /// If true, the plan has two Programs. While clipping is rare, optimizer Steps run speculatively inside the backward
+  /// (overlap backward). While clipping is frequent, they are deferred to the next forward (overlap forward).
   bool adaptive_overlap = false;
   bool gpu_to_gpu = false;             // data in GPU memory goes directly to other ranks' GPUs, not through host memory
   std::vector<u32> stripe_weights{1};  // relative share of the data that each nvme path receives
@@ -43,7 +43,7 @@ struct PlanRequest {
   std::shared_ptr<DryRuns> dry_runs;  // peaks that are already known for this same model; null: no peaks are remembered
 };
 
-/// One line of the memory table: what the memory is used for, and the bytes that this use takes in each tier.
+/// Describes one line of the memory table: what the memory is used for, and the bytes that this use takes in each tier.
 struct PlanRow {
   std::string what;
   std::array<i64, offload::kTiers> bytes{};
@@ -61,7 +61,7 @@ struct Plan {
   std::vector<i64> live;             // if training, for each block: the largest number of micro-batches whose activations it holds at once
   Program train, forward;
   std::optional<Program> train_when_clipping;  // with adaptive overlap: the Program that replaces `train` while clipping is frequent
-  // if training: bytes of a micro-batch's logits, which the last block keeps or recomputes; 0: it never recomputes them
+  // Holds the bytes of a micro-batch's logits when training, or 0 if the last block never recomputes logits.
   i64 logits_bytes = 0;
   i64 moving_slab_bytes = 0, spill_slab_bytes = 0, activation_slab_bytes = 0, input_bytes = 0;
   i64 cache_bytes = 0;  // size of the key/value cache
@@ -70,19 +70,19 @@ struct Plan {
   i64 sums_bytes = 0;   // with a GPU: bytes, in GPU memory and again in host memory, for the sums of squares and one loss per micro-batch
   i64 bounce_bytes = 0, bounces = 0;  // with a GPU: size of a buffer between it and nvme, and number of such buffers for each direction
   bool gpu_to_gpu = false;            // true if requested, and there are a GPU and other ranks
-  i64 pass_bytes = 0;                 // size of a buffer in host memory between the GPU and other ranks; each lane has two
+  i64 pass_bytes = 0;                 // size of a buffer in host memory between the GPU and other ranks; each thread that exchanges has two
   i64 exchange_bytes = 0;             // size of the one buffer in GPU memory for exchanges, if GPUs exchange data directly
   i64 staging_buffer_bytes = 0, staging_buffers = 0;  // buffers of the staging ring; 0 if nothing is staged
   i64 whole_bytes = 0;      // host memory for the update direction of the largest parameter that is stepped as a whole
-  i64 whole_gpu_bytes = 0;  // GPU memory for the matrix products that compute the update of such a parameter, if the rule steps matrices
+  i64 whole_gpu_bytes = 0;  // GPU memory for the matrix products that update the largest parameter, if the rule steps matrices as a whole
   i64 chunk_tiles = 0;      // number of tiles in one buffer of the staging ring or of the checkpoint queue
   i64 queue_buffer_bytes = 0, queue_buffers = 0;  // size and number of the checkpoint queue's buffers, if training
   offload::StoreDescription store;                // describes the data on nvme; the session fills in its folders and run id
   std::vector<PlanRow> rows;
   std::array<i64, offload::kTiers> total{};
 
-  /// Number of copies (generations) of weights and optimizer state that a tier holds. There are two if a step writes the new generation
-  /// while the old one is still read. On nvme there are always two when training, so that a crash leaves one intact.
+  /// Returns how many copies (generations) of weights and optimizer state a tier holds. There are two if a step writes the new
+  /// generation while the old one is still read. On nvme there are always two when training, so that a crash leaves one intact.
   int slots(Tier tier) const { return training && (tier == Tier::nvme || train.overlap == OptimizerOverlap::backward) ? 2 : 1; }
   DType resting_gradient(GroupUse use) const { return residency[use.group].resting_gradient[use.use]; }
   bool gradient_rests(const Group& group, u8 use) const { return residency[group.id].gradient_rests[use]; }
@@ -106,20 +106,20 @@ struct Plan {
   /// step.
   bool recoverable() const;
   bool on_gpu() const { return device == Device::Kind::cuda; }
-  /// Returns true if the GPU itself does the group's Steps. Otherwise threads of the CPU do them, and data in GPU memory is copied to host
-  /// memory and back. `given`: the Step receives the gradient in a slot. The executor and the cost model both ask this function, so they
-  /// agree.
+  /// Returns true if the GPU itself does the group's optimizer Steps. Otherwise threads of the CPU do them, and
+  /// data in GPU memory is copied to host memory and back. `given` says that the Step receives the gradient in a
+  /// slot. The executor and the cost model both ask this function, so they agree.
   bool steps_on_gpu(u16 group, bool given) const {
     return on_gpu() && placement.steps_on_device(group, given) && !layout.groups[group].by_parameter;
   }
-  /// Number of bytes that a Step on the CPU's threads copies to and from GPU memory.
+  /// Counts the bytes that an optimizer Step on the CPU's threads copies to and from GPU memory.
   struct LinkBytes {
     i64 to_gpu = 0, from_gpu = 0;
   };
   LinkBytes step_link_bytes(const Instruction& step) const;
   /// Returns true if the CPU reads and writes data of this tier through the staging ring.
   bool is_staged(Tier tier) const { return tier == Tier::nvme || (on_gpu() && tier == Tier::device); }
-  /// Returns the lanes whose data, on its way from GPU memory to other ranks or back, passes through host memory.
+  /// Returns the lanes (sequences of instructions of one kind) whose data passes through host memory between the GPU and other ranks.
   std::vector<Lane> passing_lanes() const;
   bool uses(Tier tier) const { return total[static_cast<size_t>(tier)] > 0; }
   /// Returns the bytes that one training step moves, counted from its Programs.
@@ -134,14 +134,14 @@ std::vector<BlockOutput> block_outputs(const PlanRequest& request);
 /// whole pages. The request's activation policies apply. The bytes are found by a dry run.
 std::vector<i64> spillable_bytes(const PlanRequest& request);
 
-/// Bytes, in whole pages, of the key/value cache and of the slab for activations and workspaces. They depend on the request's activation
-/// policies and order.
+/// Holds the bytes, in whole pages, of the key/value cache and of the slab for activations and
+/// workspaces. They depend on the request's activation policies and order.
 struct WorkBytes {
   i64 activations = 0, cache = 0;
 };
 /// Tells the attention of the blocks whether this placement stores keys and values on the device or elsewhere.
 nn::KeyValueCache::Lies cache_lies(const Placement& placement);
-/// Finds these bytes by dry runs.
+/// Finds the bytes of activations and of the key/value cache by dry runs.
 WorkBytes work_bytes(const PlanRequest& request);
 
 /// Returns, in ascending order, the numbers of new positions that a pass with a key/value cache may have, if the longest pass has

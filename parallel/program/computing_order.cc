@@ -17,7 +17,7 @@ Op backward_op(ActionKind kind) {
   return kind == ActionKind::backward ? Op::Backward : kind == ActionKind::backward_input ? Op::BackwardInput : Op::BackwardWeight;
 }
 
-// Returns the message that this action produces for a block of another stage; nothing if there is no such block.
+// Returns the message that this action produces for a block of another stage, or nothing if there is no such block.
 std::optional<Message> product_of(const Action& a, const Stages& stages, const Layout& layout) {
   const u16 first = stages.first(a.stage), end = stages.end(a.stage);
   if (a.kind == ActionKind::forward)

@@ -1,6 +1,6 @@
-// The order in which a rank computes: which block on which micro-batch, and whether forward, backward or a part of the backward. Memory and
-// copies are planned later, from this order. The order follows the rank's row of the pipeline schedule. Consecutive micro-batches on the
-// same block form a run. What a run needs is fetched `prefetch` runs ahead. A value.
+// A ComputingOrder is the order in which a rank computes: which block on which micro-batch, and whether forward, backward or a part of the
+// backward. Memory and copies are planned later, from this order. The order follows the rank's row of the pipeline schedule. Consecutive
+// micro-batches on the same block form a run. What a run needs is fetched `prefetch` runs ahead. A plain value.
 #pragma once
 #include <map>
 #include <vector>

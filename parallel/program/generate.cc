@@ -15,7 +15,8 @@ using GroupSlots = std::map<u16, Slot>;
 
 class Generator {
  public:
-  /// `waiting`: the Steps with which the head begins. `left`: the slots in which the previous head left the gradients for these Steps.
+  /// `waiting` names the optimizer Steps with which the list begins. `left` holds the slots in which the previous list left these Steps'
+  /// gradients.
   Generator(const Layout& layout, const Placement& placement, const Scheduling& scheduling, bool training,
             Waiting waiting = Waiting::nothing, GroupSlots left = {})
       : training_(training),
@@ -90,19 +91,19 @@ class Generator {
     if (last || each) settle_gradients(c.block);
   }
 
-  // Counts the finished uses of the group and returns true at the last one. They are counted because the weight parts of a tied weight's
-  // blocks may come in any order.
+  // Counts the finished uses of the group and returns true at the last one. The uses are counted
+  // because the weight parts of a tied weight's blocks may come in any order.
   bool all_uses_finished(u16 group) { return ++finished_uses_[group] == groups()[group].uses.size(); }
 
-  // Finishes the gradients of all blocks except `under_way`, whose sums over the ranks have only just begun. With a single rank there are
-  // no such sums, so the gradients of this block are finished too.
+  // Finishes the gradients of all blocks except `under_way`, whose sums over the ranks have only just
+  // begun. A single rank has no such sums, so the gradients of `under_way` are finished too.
   void settle_gradients(u16 under_way) {
     spread_stepped();
     while (!summed_.empty() && (head_.alone() || summed_.front().block != under_way)) settle_front();
   }
 
-  // Finishes the sums of this block that are still in progress. The block's next weight gradients go into the same accumulators, so this
-  // comes first.
+  // Finishes the sums of this block that are still in progress. Called before the
+  // block's next weight gradients, which go into the same accumulators.
   void settle_sums_of(u16 block) {
     const auto waits = [&](const Summed& s) { return s.block == block; };
     while (std::ranges::any_of(summed_, waits)) settle_front();
@@ -123,7 +124,7 @@ class Generator {
     if (spreads(group)) unspread_.emplace_back(group, stepped);
   }
 
-  // Returns true if the group's Steps run speculatively, inside the backward.
+  // Returns true if the group's optimizer Steps run speculatively, inside the backward.
   bool speculates(u16 group) const { return overlap_ == OptimizerOverlap::backward && !residency_[group].deferred; }
   bool is_among(Waiting waiting, u16 group) const {
     return !head_.frozen(group) && (waiting == Waiting::all || (waiting == Waiting::deferred && residency_[group].deferred));
@@ -132,7 +133,7 @@ class Generator {
   // Returns true if the group is trained and other pipeline ranks hold it too.
   bool shared(const Group& group) const { return group.held() && !group.frozen && !uses_elsewhere(head_.layout, group).empty(); }
 
-  // Finishes the groups that other pipeline ranks hold too: after all other messages, and in the same order on all ranks.
+  // Finishes the groups that other pipeline ranks hold too. This comes after all other messages, and in the same order on all ranks.
   void settle_shared() {
     for (const Group& g : groups()) {
       if (!shared(g)) continue;
@@ -144,8 +145,8 @@ class Generator {
     }
   }
 
-  // Adds the instructions that send the new weights of each shared group from its owner to the other ranks that hold it, after all Steps.
-  // Returns the groups that this rank receives, each with the instructions that receive it.
+  // Adds the instructions that send the new weights of each shared group from its owner to the other ranks that hold the group, after
+  // all optimizer Steps. Returns the groups that this rank receives, each with the instructions that receive it.
   template <class Among>
   std::vector<std::pair<u16, std::vector<u32>>> share_weights(ListBuilder& list, bool deferred, const Among& among) const {
     std::vector<std::pair<u16, std::vector<u32>>> come;
@@ -182,12 +183,12 @@ class Generator {
     spread_stepped();
     std::vector<u32> after = gradients_.evictions();
     after.insert(after.end(), spread_by_.begin(), spread_by_.end());
-    // The tail may be chosen only after all speculative writes are complete.
+    // This Land waits for all speculative writes. The choice between commit and skip may be made only after they are complete.
     if (overlap_ == OptimizerOverlap::backward) head_.add({.op = Op::Land, .lane = Lane::optimizer});
     head_.add({.op = Op::AgreeNorm, .after = std::move(after)});
   }
 
-  // Adds the all-gather of weights of which each rank has stepped its own part.
+  // Adds the all-gather of weights if each rank has stepped only its own part of them.
   u32 spread(ListBuilder& list, u16 group, std::vector<u32> stepped, bool deferred) const {
     Instruction gather{.op = Op::Gather, .lane = Lane::data, .what = What::weights, .group = group};
     gather.deferred = deferred;
@@ -204,7 +205,8 @@ class Generator {
     return step;
   }
 
-  // Adds a Step for each bucket of the group in which this rank steps tiles. Returns the index of the last Step; nothing if there is none.
+  // Adds an optimizer Step for each bucket of the group in which this rank steps tiles. Returns the index of the last Step, or nothing
+  // without a Step.
   std::vector<u32> step(ListBuilder& list, u16 group, const Slot& gradient, const std::vector<u32>& after, bool deferred) const {
     std::vector<u32> last;
     const TileRange own = residency_[group].stepped;
@@ -219,9 +221,9 @@ class Generator {
     return last;
   }
 
-  // Adds the Steps with which this forward finishes the update of the previous step, block by block. Weights on nvme can be fetched when
-  // the writes of their Steps are complete. The Land that waits for these writes is added one block later, so that the writes of a block
-  // run at the same time as the reads for the next one.
+  // Adds the optimizer Steps with which this forward finishes the update of the previous step, block by block. Weights on
+  // nvme can be fetched when the writes of their Steps are complete. The Land that waits for these writes is added one block
+  // later, so that the writes of a block run at the same time as the reads for the next one.
   void deferred_steps() {
     std::vector<u16> written;
     std::vector<u32> spread_by;
@@ -267,7 +269,8 @@ class Generator {
     }
   }
 
-  // Returns the groups whose Steps wait, one list for each block that uses some of them first. Blocks without such groups are left out.
+  // Returns the groups whose optimizer Steps wait, one list for each block that uses some of them first. Blocks without such groups are
+  // left out.
   std::vector<std::vector<u16>> waiting_groups_by_first_use() const {
     std::vector<std::vector<u16>> all;
     for (const auto& block : head_.layout.blocks) {
@@ -280,7 +283,8 @@ class Generator {
     return all;
   }
 
-  // Returns a separate list with these Steps and the Commit of their update. `deferred`: the update is that of the previous step.
+  // Returns a separate list with the optimizer Steps of `which` and the Commit of their update, which is the previous step's update if
+  // `deferred`.
   List step_all(Waiting which, bool deferred) const {
     ListBuilder tail{head_.layout, head_.placement, head_.scheduling, residency_};
     std::vector<u32> spread_by;
@@ -312,8 +316,8 @@ class Generator {
     }
   }
 
-  // A gradient whose sum over the ranks is in progress, since the backward of this block. `finished`: it was the group's last use in the
-  // last micro-batch.
+  // Describes a gradient whose sum over the ranks has been in progress since this block's
+  // backward. `finished` says that this was the group's last use in the last micro-batch.
   struct Summed {
     GroupUse use;
     u16 block, micro_batch;
@@ -336,15 +340,16 @@ class Generator {
   u32 last_compute_ = 0;
   std::map<u16, size_t> finished_uses_;  // for each group: how many of its uses are finished on this rank
   std::deque<Summed> summed_;
-  // Groups that were stepped inside the backward and whose new weights are not gathered yet, each with its last Step.
+  // Holds groups that were stepped inside the backward and whose new weights are not gathered yet, each with its last optimizer Step.
   std::vector<std::pair<u16, std::vector<u32>>> unspread_;
   std::vector<u32> spread_by_;
 };
 
 }  // namespace
 
-// Generates the head without waiting Steps first. It shows in which slots a head leaves gradients for the Steps of the next head. The heads
-// that begin with these Steps are generated from that; Steps at the beginning do not change where later slots lie.
+// A head is the list with which a step begins. First generates the head without optimizer Steps of the previous step, to see in which slots
+// a head leaves gradients for the next one. Then generates the heads that begin with these Steps; such Steps do not change where later
+// slots lie.
 Program generate_training(const Layout& layout, const Placement& placement, const Scheduling& scheduling) {
   Program program = Generator(layout, placement, scheduling, true).run();
   const auto head_after = [&](Waiting waiting) {

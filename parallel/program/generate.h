@@ -11,7 +11,7 @@ namespace spillway::parallel {
 /// optimizer's instructions.
 Program generate_training(const Layout& layout, const Placement& placement, const Scheduling& scheduling);
 
-/// Returns a Program that consists of a head only: one micro-batch goes forward through all blocks (for validation and generation).
+/// Returns a Program of one list only: one micro-batch goes forward through all blocks (for validation and generation).
 Program generate_forward(const Layout& layout, const Placement& placement, const Scheduling& scheduling);
 
 }  // namespace spillway::parallel

@@ -13,8 +13,8 @@ struct ListBuilder {
   const Residency& residency;  // computed from the three members above
   List list;
 
-  /// Appends the instruction and returns its index. Fills in the bytes that the instruction moves. Removes from `after` those instructions
-  /// that are done before in any case, because of the order of the lane.
+  /// Appends the instruction and returns its index. Fills in the bytes that the instruction moves. Removes from `after`
+  /// instructions that are done earlier in any case, because instructions of one lane run in order.
   u32 add(Instruction instruction);
 
   bool frozen(u16 group) const { return layout.groups[group].frozen; }
@@ -33,7 +33,7 @@ struct ListBuilder {
   void count_bytes(Instruction& instruction) const;
 };
 
-/// Returns the part in which these tiles lie, of a slot that holds a whole group.
+/// Returns the part of a slot in which these tiles lie. The slot holds a whole group.
 inline Slot part_of(const Slot& slot, TileRange tiles, i64 tile_bytes) {
   if (slot.bytes == 0) return {};
   return {slot.offset + tiles.begin * tile_bytes, tiles.count() * tile_bytes, slot.slab};

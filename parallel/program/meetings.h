@@ -33,8 +33,8 @@ inline Meeting meeting_of(Op op) {
   }
 }
 
-/// The lanes on which devices of different ranks exchange data. On each of these lanes a rank takes part in at most one exchange at a time.
-/// Exchanges on different lanes must be able to run concurrently.
+/// Lists the lanes (sequences of instructions of one kind) on which devices of different ranks exchange data. On each of these lanes a
+/// rank takes part in at most one exchange at a time. Exchanges on different lanes must be able to run concurrently.
 inline constexpr std::array kExchangeLanes = {Lane::data, Lane::send, Lane::receive};
 
 inline bool sends(Op op) { return op == Op::SendActivation || op == Op::SendGradient || op == Op::SendTied; }

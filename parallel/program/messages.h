@@ -1,6 +1,6 @@
-// Adds to a list what a rank exchanges with other pipeline ranks: block outputs, the gradients of these outputs, and, for weights that
-// blocks on several ranks share, the gradients of each use and the new weights. The Generator calls this class like those of moves.h. For
-// one thread.
+// Adds to a list what a rank exchanges with other pipeline ranks: block outputs, the gradients of these
+// outputs, and, for weights that blocks on several ranks share, the gradients of each use and the new
+// weights. The Generator calls this class like the classes of moves.h. Used by one thread.
 #pragma once
 #include <map>
 #include <optional>
@@ -17,18 +17,18 @@ class MessageMoves {
 
   /// Appends the instructions that receive, from other pipeline ranks, what must arrive before this position of the computing order.
   void receive_due(i64 position);
-  /// Returns the slot with the data that this computation reads from another rank; an empty slot if that data was computed on this rank.
-  /// Adds to `after` the instruction that receives the data.
+  /// Returns the slot with the data that this computation reads from another rank, or an empty slot if that
+  /// data was computed on this rank. Adds to `after` the instruction that receives the data.
   Slot input(const Compute& c, std::vector<u32>& after) const;
-  /// Takes a slot for the result if another rank reads it; otherwise returns an empty slot. Adds to `after` the instructions that must be
-  /// done before the slot is free.
+  /// Takes a slot for the result if another rank reads the result; otherwise returns an empty slot.
+  /// Adds to `after` the instructions that must be done before the slot is free.
   Slot output(const Compute& c, std::vector<u32>& after);
-  /// Called when `id`, the instruction that computes, has been added. Frees the slot that it read, and adds the instruction that sends its
-  /// result.
+  /// Frees the slot that a computation has read, and adds the instruction that sends the
+  /// computation's result. Called when `id`, the instruction that computes, has been added.
   void computed(const Compute& c, u32 id);
 
  private:
-  /// These return the message that the computation reads or makes, if it crosses ranks.
+  /// read_by() and made_by() return the message that the computation reads or makes, if the message crosses ranks.
   std::optional<Message> read_by(const Compute& c) const;
   std::optional<Message> made_by(const Compute& c) const;
   i64 bytes(const Message& m) const { return list_.scheduling.output_bytes.at(m.block); }
@@ -41,7 +41,7 @@ class MessageMoves {
   std::map<Message, u32> received_;
 };
 
-/// Returns those uses of the group that are by blocks of other pipeline ranks, each with its pipeline rank.
+/// Returns the uses of the group by blocks of other pipeline ranks, each with its pipeline rank.
 std::vector<std::pair<u8, u16>> uses_elsewhere(const Layout& layout, const Group& group);
 /// Returns the pipeline ranks with which this rank exchanges the group's data, each once. On the owner of the group these are all other
 /// ranks that hold it; on every other rank it is the owner only.

@@ -5,13 +5,13 @@
 namespace spillway::parallel {
 namespace {
 
-// A period in which a group's weights stay on the device. One Fetch fills the slot at its beginning, and the slot is freed after the last
-// use.
+// A Stay is a period in which a group's weights stay on the device. One Fetch fills
+// the slot at its beginning, and the slot is freed after the last use.
 struct Stay {
   i64 issue = 0, last = 0;  // positions in the computing order: of the Fetch, and of the last use
 };
 
-// Appends to `after` the instructions that are recorded for `key`, if there are any.
+// Appends to `after` the instruction that is recorded for `key`, if there is one.
 template <class Key>
 void wait_for(const std::map<Key, u32>& instructions, const Key& key, std::vector<u32>& after) {
   if (const auto found = instructions.find(key); found != instructions.end()) after.push_back(found->second);
@@ -21,7 +21,7 @@ void wait_for(const std::map<u16, std::vector<u32>>& instructions, u16 key, std:
     after.insert(after.end(), found->second.begin(), found->second.end());
 }
 
-// Returns the lane for a copy: `own` if the copy runs at the same time as computing, else the compute lane.
+// Returns the lane (sequence of instructions that run in order) for a copy: `own` if copies run beside computing, else the compute lane.
 Lane lane_of(const Residence& moved, Lane own) { return moved.beside ? own : Lane::compute; }
 
 }  // namespace
@@ -115,8 +115,8 @@ void GradientMoves::fetch_due(i64 position) {
       if (!group.gradients.moves || slots_.count(key) || before_.count(key) || !evicted_.count(key)) continue;
       const bool each = list_.scheduling.sums_each();
       if (each && group.stepped.count() == 0) continue;
-      // With a CPU, an accumulator in host memory is not fetched ahead: if it is whole, it is fetched here, just before its backward; a sum
-      // of earlier micro-batches is fetched later, just before it is added.
+      // With a CPU, an accumulator in host memory is not fetched ahead of time. A whole accumulator is fetched at this
+      // position, just before its backward. A sum of earlier micro-batches is fetched later, just before it is added.
       if (group.gradients.beside || (&c == &order_[position] && !each)) fetch(key);
     }
   });
@@ -254,8 +254,8 @@ u32 GradientMoves::evict(Key key, u32 after, TileRange tiles) {
   return left(key, list_.add(std::move(evict)));
 }
 
-// Frees the accumulator's slot after this instruction, which copies it out. If the copy runs while a GPU computes, it may take as long as
-// the next block's computing, so the slot is freed only for the block after that one.
+// Frees the accumulator's slot after this instruction, which copies the accumulator out. If the copy runs while a GPU
+// computes, it may take as long as the next block's computing, so the slot is freed only for the block after that one.
 u32 GradientMoves::left(Key key, u32 instruction) {
   const Scheduling& scheduling = list_.scheduling;
   if (scheduling.copy_engines && scheduling.prefetch > 0 && list_.residency[key.first].gradients.beside) {

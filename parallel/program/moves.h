@@ -1,6 +1,6 @@
 // Plans the copies to and from the device while a list is generated. There is one class each for weights, gradient accumulators and
 // activations. Each class adds Fetch, Release and Evict instructions for its data around the instructions that compute, plans the slots,
-// and knows at any moment where its data lies. The Generator calls the classes in computing order. For one thread.
+// and knows at any moment where its data lies. The Generator calls the classes in computing order. Used by one thread.
 #pragma once
 #include <map>
 
@@ -20,10 +20,10 @@ class WeightMoves {
   void fetch_due(i64 position);
   /// Adds the Release of each group that is not read again after this position.
   void release_due(i64 position);
-  /// Returns the slot in which the group lies now; an empty slot if it is always on the device. Adds to `after` what a reader of the
-  /// weights must wait for.
+  /// Returns the slot in which the group lies now, or an empty slot if the group is always on
+  /// the device. Adds to `after` what a reader of the weights must wait for.
   Slot slot(u16 group, std::vector<u32>& after) const;
-  /// For deferred Steps: records that the group's new weights are complete after these instructions.
+  /// Records that the group's new weights are complete after these instructions. Called for deferred optimizer Steps.
   void ready_after(u16 group, std::vector<u32> instructions) { ready_[group] = std::move(instructions); }
 
  private:
@@ -39,15 +39,15 @@ class WeightMoves {
   std::map<u16, std::vector<u32>> ready_;
 };
 
-/// Moves gradient accumulators. There is one for each use of a group by a block.
+/// Moves gradient accumulators. Each use of a group by a block has one accumulator.
 class GradientMoves {
  public:
   GradientMoves(ListBuilder& list, const ComputingOrder& order, SlabPlan& slab) : list_(list), order_(order), slab_(slab) {}
 
   /// Fetches the accumulators to which the backward of a later micro-batch adds, ahead of that backward, but not before they were evicted.
   void fetch_due(i64 position);
-  /// Returns the slot into which the weight gradients of this use are written; an empty slot if the accumulator is stored on the device.
-  /// Adds to `after` what the instruction that writes them must wait for.
+  /// Returns the slot into which the weight gradients of this use are written, or an empty slot if the accumulator is
+  /// stored on the device. Adds to `after` what the instruction that writes them must wait for.
   Slot slot(const GroupUse& use, std::vector<u32>& after);
   /// Called after the weight gradients of a run's last micro-batch have been computed. If the accumulator moves, it is evicted to its tier
   /// and fetched again for the next micro-batch. After the `last` micro-batch, or after every micro-batch if sums_each(), it is summed over
@@ -60,10 +60,11 @@ class GradientMoves {
   void give(u16 group);
   /// Called when the instructions for the last gradients of all uses of the group, and for their sums over the ranks, have been added. Adds
   /// up the uses of a tied weight, which waited in their slots or come from other pipeline ranks. Reduces the result to its sums of
-  /// squares. Then evicts a gradient that moves to its tier, unless it stays on the device for its Steps; on a CPU the Reduce itself copies
-  /// the gradient to host memory. Returns the instruction after which the gradient is in its final place.
+  /// squares. Then evicts a gradient that moves to its tier, unless it stays on the device for its optimizer Steps; on a CPU the Reduce
+  /// itself copies the gradient to host memory. Returns the instruction after which the gradient is in its final place.
   u32 finished(u16 group, u32 backward);
-  /// Returns the slot in which the finished gradient stays until its Steps; an empty slot if it is stored in its tier.
+  /// Returns the slot in which the finished gradient stays until its optimizer Steps, or an empty slot if the gradient is stored in its
+  /// tier.
   Slot staying(u16 group) const;
   /// Returns the instructions that evicted gradients, or sent them to the ranks that own them.
   std::vector<u32> evictions() const;
@@ -106,11 +107,11 @@ class ActivationMoves {
   /// Returns the activation policy that applies to the block. If the last block's backward follows its forward at once, with no other
   /// micro-batch between, its activations stay on the device. Blocks without a backward keep nothing.
   ActivationPolicy policy(u16 block) const;
-  /// Returns true if the block is the last one and keeps its logits because the placement says so. Logits that would have to be offloaded
-  /// and fetched again are not kept, because recomputing them is faster.
+  /// Returns true if the block is the last one and the placement says that it keeps its logits. Logits that
+  /// would have to be offloaded and fetched again are not kept, because recomputing them is faster.
   bool keeps_logits(u16 block) const;
-  /// Returns the slot outside the device for what the block keeps: a Forward writes it and a Backward or BackwardInput reads it. Returns an
-  /// empty slot if what it keeps stays on the device, as all that a BackwardWeight needs always does.
+  /// Returns the slot outside the device for what the block keeps: a Forward writes the slot and a Backward or BackwardInput reads it.
+  /// Returns an empty slot if what the block keeps stays on the device, as all that a BackwardWeight needs always does.
   Slot slot(const Compute& c, std::vector<u32>& after);
   /// Called when `done`, the instruction that computes, has been added. After a Forward, evicts what has to go to nvme. After a Backward or
   /// BackwardInput, frees the slot.

@@ -1,8 +1,8 @@
-// A Program: everything that a rank does in a training step, as data. It is made before step 1 and then read by the checker, the executor
-// and the printer. It consists of lists of instructions. A step first runs one of the heads, which depends on what the previous step left
-// to do. After AgreeNorm it runs one of two tails, commit or skip. Two things order the instructions: each lane is a FIFO, and `after`
-// names instructions to wait for. The executor infers no other order. Every memory operand is a planned Slot. Plain values; thread-safe to
-// read.
+// A Program is everything that a rank does in a training step, as data. It is made before step 1 and then read by the checker, the
+// executor and the printer. It consists of lists of instructions. A step first runs one of the heads, which depends on what the
+// previous step left to do. After AgreeNorm the step runs one of two tails, commit or skip. Two things order the instructions:
+// each lane (a sequence of instructions of one kind) is a FIFO, and `after` names instructions to wait for. The executor infers no
+// other order. Every memory operand is a planned Slot. Plain values; thread-safe to read.
 #pragma once
 #include <array>
 #include <string>
@@ -36,7 +36,7 @@ enum class Op : u8 {
   SendTied,  // for a tied weight, between its owner and the pipeline rank of another use: gradients to the owner, new weights from it
   ReceiveTied,
   Step,     // updates a bucket by the optimizer, streamed in tiles, from one generation into the next
-  Land,     // waits until the writes of earlier Steps are complete: of those of its group, or of all Steps if it names no group
+  Land,     // waits until the writes of earlier optimizer Steps are complete: of those of its group, or of all Steps if it names no group
   Commit,   // waits until every write of the next generation is complete, and commits that generation
   Publish,  // from here on, readers of weights and state see the next generation
 };
@@ -44,8 +44,8 @@ enum class Op : u8 {
 enum class Lane : u8 { compute, load, store, optimizer, data, send, receive };
 constexpr int kLanes = 7;
 
-/// The kind of data that an instruction moves. activations: what a block keeps for its backward. output: what a block passes to the next
-/// block. output_gradient: the gradient of that output.
+/// Names the kind of data that an instruction moves. activations: what a block keeps for its backward. output:
+/// what a block passes to the next block. output_gradient: the gradient of that output.
 enum class What : u8 { none, weights, gradient, state, activations, output, output_gradient };
 
 std::string_view to_string(Op op);
@@ -58,12 +58,12 @@ constexpr bool makes_input_gradient(Op op) { return op == Op::Backward || op == 
 constexpr bool makes_weight_gradients(Op op) { return op == Op::Backward || op == Op::BackwardWeight; }
 constexpr bool computes_block(Op op) { return op == Op::Forward || makes_input_gradient(op) || makes_weight_gradients(op); }
 
-/// The slabs of memory in which slots are planned. moving: on the device, for weights and gradients in motion. spill: in host memory, for
-/// activations that are kept there between forward and backward or are on their way to or from nvme.
+/// Names the slabs of memory in which slots are planned. moving: on the device, for weights and gradients in motion. spill: in host
+/// memory, for activations that are kept there between forward and backward or are on their way to or from nvme.
 enum class Slab : u8 { moving, spill };
 constexpr int kSlabs = 2;
 
-/// Planned memory: the bytes [offset, offset + bytes) of a slab. bytes == 0 means no memory.
+/// A Slot is planned memory: the bytes [offset, offset + bytes) of a slab. bytes == 0 means no memory.
 struct Slot {
   i64 offset = 0, bytes = 0;
   Slab slab = Slab::moving;
@@ -83,21 +83,21 @@ struct Instruction {
   u8 use = 0;
   u16 peer = kNone;  // the pipeline rank to which a message goes or from which it comes
   TileRange tiles;   // tiles of the group that are moved, reduced or stepped
-  /// For Step and Commit, and for Gather, SendTied and ReceiveTied of new weights: true if the instruction belongs to the update that the
-  /// previous step left to do, false if it belongs to this step's own update.
+  /// True if a Step or Commit, or a Gather, SendTied or ReceiveTied of new weights, belongs to the update that
+  /// the previous step left to do. False if the instruction belongs to this step's own update.
   bool deferred = false;
   bool first = false;        // Backward, BackwardWeight: stores the gradient; if false, adds it to the earlier ones
   bool recompute = false;    // Forward: keeps only the block's input. Backward, BackwardInput: runs the forward again
   bool keep_logits = false;  // for instructions that compute the last block: all logits are kept from forward to backward (nn::Context)
-  /// For a Step, `in` holds the group's gradient; it is empty if the gradient is stored in its tier. For Forward, Backward and
+  /// For an optimizer Step, `in` holds the group's gradient; `in` is empty if the gradient is stored in its tier. For Forward, Backward and
   /// BackwardInput, `in` holds what they read (the block's input, or the gradient of its output) if that came from another rank, and `out`
-  /// receives the result if it goes to another rank. Each is empty if the data stays on this rank.
+  /// receives the result if the result goes to another rank. `in` and `out` are empty if the data stays on this rank.
   Slot in, out;
   Slot spill;  // Forward writes what the block keeps here; Backward and BackwardInput read it
-  // for instructions that compute a block: the slot of each of its groups, in the order of Layout::blocks (0 bytes: resident)
+  // Holds the slots of the groups whose block is computed, in the order of Layout::blocks. 0 bytes: the group is always on the device.
   std::vector<Slot> weights;
-  std::vector<Slot> gradients;  // Backward, BackwardWeight: the slots of the gradients of these groups, in the same order
-  std::vector<u32> after;       // instructions of the same list that must be done before this one starts
+  std::vector<Slot> gradients;  // Backward, BackwardWeight: the slots of the gradients of the block's groups, in the order of `weights`
+  std::vector<u32> after;       // instructions of the same list that must be done before this instruction starts
   std::array<i64, offload::kTiers> read_bytes{}, written_bytes{};  // for each tier: bytes that the instruction reads and writes
   i64 exchanged_bytes = 0;  // Gather, Exchange: size of the whole weights or gradients that the ranks exchange
   i64 sent_bytes = 0;       // bytes sent to another pipeline rank
@@ -105,21 +105,23 @@ struct Instruction {
 
 using List = std::vector<Instruction>;
 
-/// States which Steps of an update wait for the head of the next step. nothing: no Steps. deferred: the Steps of the deferred groups
-/// (GroupResidency::deferred). all: every Step, because the update was clipped and what was stepped inside the backward is discarded.
+/// States which optimizer Steps of an update wait for the head of the next step. nothing: no Steps. deferred: the Steps of the deferred
+/// groups (GroupResidency::deferred). all: every Step, because the update was clipped and what was stepped inside the backward is
+/// discarded.
 enum class Waiting : u8 { nothing, deferred, all };
 
 struct Program {
   OptimizerOverlap overlap = OptimizerOverlap::none;
   List head;          // the list with which a step begins, if the norm of the previous step was not clipped
-  List first_head;    // if some Steps are deferred: replaces the head when no Steps wait, as in the first step
-  List clipped_head;  // with overlap backward: replaces the head when all Steps wait
-  List commit, skip;  // the tails of a step; skip is run if the norm is not finite or if all Steps wait
-  // do the Steps that wait for `head` or `clipped_head`, if a save or a validation comes next rather than a step
+  List first_head;    // if some optimizer Steps are deferred: replaces the head when no Steps wait, as in the first step
+  List clipped_head;  // with overlap backward: replaces the head when all optimizer Steps wait
+  List commit, skip;  // the tails of a step; skip is run if the norm is not finite or if all optimizer Steps wait
+  // `settle` and `clipped_settle` do the optimizer Steps that wait for `head` or
+  // `clipped_head`, if a save or a validation comes before the next step.
   List settle, clipped_settle;
   std::array<i64, kSlabs> slab_bytes{};  // for each slab: bytes of the memory in which its slots lie
 
-  /// Returns which Steps wait for the next head after a step that was not skipped, that is, whose norm was finite.
+  /// Returns which optimizer Steps wait for the next head after a step that was not skipped, that is, whose norm was finite.
   Waiting leaves(bool clipped) const {
     if (overlap == OptimizerOverlap::forward || (overlap == OptimizerOverlap::backward && clipped)) return Waiting::all;
     return first_head.empty() ? Waiting::nothing : Waiting::deferred;
@@ -136,7 +138,7 @@ struct Program {
   i64 spill_slab_bytes() const { return slab_bytes[static_cast<size_t>(Slab::spill)]; }
 };
 
-/// The lists of a training Program and their names.
+/// Pairs each list of a training Program with its name.
 constexpr std::pair<const char*, List Program::*> kLists[] = {{"head", &Program::head},
                                                               {"first head", &Program::first_head},
                                                               {"clipped head", &Program::clipped_head},
@@ -147,7 +149,7 @@ constexpr std::pair<const char*, List Program::*> kLists[] = {{"head", &Program:
 
 /// Returns one line per instruction: number, lane, operation, operands, slots, bytes, and the instructions to wait for.
 std::string to_text(const List& list);
-/// Bytes that a list reads from and writes to each tier, and bytes that it exchanges with other ranks.
+/// Counts the bytes that a list reads from and writes to each tier, and those that it exchanges with other ranks.
 struct TierBytes {
   std::array<i64, offload::kTiers> read{}, written{};
   i64 exchanged = 0;  // bytes exchanged among data-parallel ranks

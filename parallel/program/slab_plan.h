@@ -28,7 +28,7 @@ class SlabPlan {
     });
     return slot;
   }
-  /// Frees the slot: its memory may be reused once `instruction` is done.
+  /// Frees the slot. Its memory may be reused once `instruction` is done.
   void give_up(const Slot& slot, u32 instruction) {
     held_.erase(slot.offset);
     given_up_.emplace_back(slot, instruction);

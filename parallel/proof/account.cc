@@ -65,7 +65,7 @@ class Accounting {
     return at == timings_.end() ? std::nullopt : std::optional(static_cast<u32>(at - timings_.begin()));
   }
 
-  // Returns the instruction that released i: of all instructions for which i waits, the one that ended last.
+  // Returns the instruction that let i start: of all instructions for which i waits, the one that ended last.
   std::optional<u32> cause(u32 i) const {
     std::optional<u32> latest = before_[i];
     for (u32 after : list_[i].after) {
@@ -101,7 +101,7 @@ class Accounting {
 
   const List& list_;
   const std::span<const Timing> timings_;
-  std::vector<std::optional<u32>> before_;  // for each instruction: the one before it in its lane
+  std::vector<std::optional<u32>> before_;  // for each instruction: the one before it in its lane (a FIFO of instructions)
   std::optional<u32> compute_end_;
   Account result_;
 };

@@ -1,5 +1,6 @@
-// Breaks down the time of an instruction list, measured or simulated. It tells how long each lane was busy, for which lanes the compute
-// lane waited, and which chain of instructions determined the total time. Pure functions; thread-safe.
+// Breaks down the time of an instruction list, measured or simulated. It tells how long each lane (sequence of instructions of one kind)
+// was busy, for which lanes the compute lane waited, and which chain of instructions determined the total time. Pure functions;
+// thread-safe.
 #pragma once
 #include <array>
 #include <span>
@@ -9,9 +10,9 @@
 
 namespace spillway::parallel {
 
-/// The kinds of work on which instructions spend time. `memory`: copies between host and device and the optimizer's work, which the CPU
-/// backend does at the speed of memory. `ranks`: communication, that is, waiting for other ranks once this rank has arrived, and exchanging
-/// data.
+/// Names the kinds of work on which instructions spend time. `memory` is copying between host and device
+/// and the optimizer's work, which the CPU backend does at the speed of memory. `ranks` is communication,
+/// that is, waiting for other ranks once this rank has arrived, and exchanging data.
 enum class Resource : u8 { compute, memory, disk, data, ranks };
 constexpr int kResources = 5;
 std::string_view to_string(Resource resource);
@@ -20,8 +21,8 @@ struct Account {
   double seconds = 0;                      // time of the whole list
   std::array<double, kLanes> busy_s{};     // busy time of each lane
   std::array<double, kLanes> awaited_s{};  // for each lane: time for which the compute lane was idle because it waited for this lane
-  /// Time of the critical path by kind of work. This path is the chain of instructions that leads to the last one of the list, each of
-  /// which waited for the one before. The sum over all kinds is the time of the list.
+  /// Divides the time of the critical path by kind of work. This path is the chain of instructions that leads to the last
+  /// one of the list, each of which waited for the one before. The sum over all kinds is the time of the list.
   std::array<double, kResources> chain_s{};
 
   Account& operator+=(const Account& other);

@@ -1,6 +1,6 @@
-// Verifies a Program before it runs. Refuses a Program that could deadlock, read memory that is not filled, overwrite memory that is still
-// read, or use memory outside its slab. The check relies only on the order that the executor guarantees: each lane is a FIFO, and `after`
-// is obeyed.
+// Verifies a Program before it runs. Refuses a Program that could deadlock, read memory that is not filled, overwrite
+// memory that is still read, or use memory outside its slab. The check relies only on the order that the executor
+// guarantees: each lane (sequence of instructions of one kind) is a FIFO, and `after` is obeyed.
 #pragma once
 #include <span>
 
@@ -42,10 +42,10 @@ void check(const Program& program, const Layout& layout, const Placement& placem
 /// and Exchanges in the same order on every rank. Throws Error(bug) at the first difference.
 void check_meetings(std::span<const Program* const> ranks);
 
-/// Verifies that the Programs of all ranks of a mesh run to their end together. `world` is indexed by world rank, and each Program must
-/// have passed check(). Lanes and `after` are obeyed as by the executor, and every message and collective waits for all ranks that take
-/// part in it. Throws Error(bug) if the send and the receive of a message differ in identity or size. At a deadlock, the error says what
-/// each rank waits for.
+/// Verifies that the Programs of all ranks of a mesh run to their end together. `world` is indexed by world rank, and
+/// each Program must have passed check(). Instructions run in the order that the executor guarantees, and every message
+/// and collective waits for all ranks that take part in it. Throws Error(bug) if the send and the receive of a message
+/// differ in identity or size. At a deadlock, the error says what each rank waits for.
 void check_together(std::span<const Program* const> world, const Mesh& mesh);
 
 }  // namespace spillway::parallel

@@ -1,5 +1,5 @@
-// The checker's rules for activations. Every Forward has its backward, whole or in two parts. The backward finds, in the planned slots,
-// what the Forward kept and what other pipeline ranks sent. check.cc calls these functions in the order of the list.
+// Implements the checker's rules for activations. Every Forward has its backward, whole or in two parts. The backward finds, in the planned
+// slots, what the Forward kept and what other pipeline ranks sent. check.cc calls these functions in the order of the list.
 #pragma once
 #include <set>
 
@@ -31,7 +31,7 @@ class ActivationRules {
   bool crosses(u16 block) const { return block != kNone && c_.layout.crosses(block); }
 
   CheckedList& c_;
-  // Forwards that do not have their Backward or BackwardInput yet, and BackwardInputs that do not have their BackwardWeight yet
+  // Holds Forwards that have no Backward or BackwardInput yet, and BackwardInputs that have no BackwardWeight yet.
   std::map<Key, u32> forward_, input_;
   std::map<Key, u32> evicted_;
   std::set<Key> spilled_;

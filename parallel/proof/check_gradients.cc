@@ -156,7 +156,7 @@ bool GradientRules::rests_reduced(u32 i, u16 group) const {
   return c_.done(evicted_, key, i) && evicted_.at(key) >= reduced_.at(group);
 }
 
-// Checks that every gradient is final and lies where its Step will read it.
+// Checks that every gradient is final and lies where its optimizer Step will read it.
 void GradientRules::agree_norm(u32 i) const {
   for (const Group& g : c_.layout.groups) {
     if (g.frozen) continue;

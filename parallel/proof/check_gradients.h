@@ -1,5 +1,6 @@
-// The checker's rules for gradients. Each gradient is added up in ascending order of micro-batches, summed over the ranks and over the uses
-// of its weight, and reduced. Then it is in the place where its Step reads it. check.cc calls these functions in the order of the list.
+// Implements the checker's rules for gradients. Each gradient is added up in ascending order of micro-batches,
+// summed over the ranks and over the uses of its weight, and reduced. Then it is in the place where its
+// optimizer Step reads it. check.cc calls these functions in the order of the list.
 #pragma once
 #include <set>
 
@@ -7,8 +8,8 @@
 
 namespace spillway::parallel {
 
-/// The reduced gradients that one list leaves to another: slots, each with the group whose gradient it holds, and groups whose gradient is
-/// stored in its tier.
+/// Names the reduced gradients that one list leaves to another: slots, each with the group
+/// whose gradient it holds, and groups whose gradient is stored in its tier.
 struct Gradients {
   std::vector<std::pair<Slot, u16>> in_slots;
   std::set<u16> at_rest;
@@ -30,7 +31,7 @@ class GradientRules {
   void tied(u32 i);
   void agree_norm(u32 i) const;
   void step(u32 i);
-  /// Returns the reduced gradients that the list leaves.
+  /// Returns the reduced gradients that the list leaves to a later list.
   Gradients left() const;
 
  private:
@@ -46,7 +47,7 @@ class GradientRules {
 
   CheckedList& c_;
   std::map<Key, u32> evicted_, fetched_, exchanged_;
-  // for each gradient: the Accumulate that added it to the earlier micro-batches, since the gradient's last backward
+  // Holds for each gradient the Accumulate that added it to the earlier micro-batches, since the gradient's last backward.
   std::map<Key, u32> accumulated_;
   std::map<Key, u32> written_;  // for each gradient: the last Backward or BackwardWeight that wrote it
   std::map<Key, u32> given_;    // for each gradient: the instruction that sent it to the rank that owns its group

@@ -19,8 +19,8 @@ std::string name_of(const Instruction& i) {
   return text;
 }
 
-// Refuses a list with an exchange of data between devices on a lane that is not made for exchanges. The lanes made for them may all wait at
-// the same time. An exchange on another lane could wait for a resource that those lanes hold.
+// Refuses a list with an exchange of data between devices on a lane that is not one of kExchangeLanes. The lanes in kExchangeLanes
+// may all wait at the same time. An exchange on another lane could wait for a resource that those lanes hold.
 void refuse_other_lanes(const List& list) {
   for (const Instruction& i : list) {
     const bool exchanges = i.op == Op::Gather || i.op == Op::Exchange || (meeting_of(i.op) == Meeting::message && i.what != What::weights);

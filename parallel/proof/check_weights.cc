@@ -77,8 +77,8 @@ void WeightRules::read(u32 i) {
   }
 }
 
-// A Step of this step's own update writes where the generation lies from which the previous update is computed. So it must wait until the
-// previous update is committed.
+// Checks an optimizer Step. A Step of this step's own update writes where the generation lies from which the
+// previous update is computed. So such a Step must wait until the previous update is committed.
 void WeightRules::step(u32 i) {
   if (!c_[i].deferred && c_.waiting != Waiting::nothing && !(committed_ && c_.walk.before(*committed_, i)))
     c_.walk.refuse(i, "steps before the update of the previous step is committed");
@@ -109,8 +109,8 @@ void WeightRules::tied(u32 i) {
   }
 }
 
-// Checks that an instruction that reads a group's weights waits for the group's deferred Steps. A backward waits for them through its
-// Forward.
+// Checks that an instruction that reads a group's weights waits for the group's
+// deferred optimizer Steps. A backward waits for them through its Forward.
 void WeightRules::stepped_before(u32 i, u16 group) const {
   if (!c_.waits(group)) return;
   if (c_.residency[group].weights_spread) {

@@ -1,6 +1,6 @@
-// The walk over a list, on which all the checker's rules are based. It knows which instruction is done before which other one, according to
-// lanes and `after`. It also knows what each slot holds and which instructions may still use it. It refuses two accesses to the same memory
-// whose order is not fixed. For one thread.
+// A ListWalk goes through a list, instruction by instruction; all the checker's rules are based on it. It knows which instruction is done
+// before which other one, according to the order that the executor guarantees. It also knows what each slot holds and which instructions
+// may still use the slot. It refuses two accesses to the same memory whose order is not fixed. Used by one thread.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -13,8 +13,8 @@ class ListWalk {
  public:
   enum class Access { read, write, give_up };
 
-  // Says what a slot holds, as far as the instructions walked so far determine it. `of` names the group and its use; for activations,
-  // outputs and output gradients, the block and the micro-batch. `by` is the instruction that put it there.
+  // Says what a slot holds, as far as the instructions walked so far determine it. `of` names the group and its use or, for activations,
+  // outputs and output gradients, the block and the micro-batch. `by` is the instruction that put the content there.
   struct Content {
     What what;
     std::pair<u16, u16> of;
@@ -26,12 +26,13 @@ class ListWalk {
   ListWalk(const List& list, const std::array<i64, kSlabs>& slab_bytes) : list_(list), slab_bytes_(slab_bytes) { last_in_lane_.fill(-1); }
 
   [[noreturn]] void refuse(u32 i, const std::string& why) const;
-  /// Must be called for each instruction of the list once, in the order of the list, before other functions are called for it.
+  /// order() must be called for each instruction of the list once, in the order of the list, before other functions are called for it.
   void order(u32 i);
   bool before(u32 a, u32 b) const { return clock_[b][static_cast<size_t>(list_[a].lane)] > place_[a]; }
   void touch(u32 i, const Slot& slot, Access access);
   void fill(u32 i, const Slot& slot, Content content);
-  /// Refuses instruction i unless the slot holds `wanted` and it is certain that it was put there before i starts.
+  /// Refuses instruction i unless the slot holds `wanted` and the order of instructions ensures that `wanted` was put there before i
+  /// starts.
   void expect(u32 i, const Slot& slot, const Content& wanted);
   /// Records that i reads what the slot holds and writes the same kind of content back.
   void rewrite(u32 i, const Slot& slot);
@@ -43,7 +44,7 @@ class ListWalk {
   }
   /// Records that the slot held this content before the list began.
   void found(const Slot& slot, Content content) { holds_.emplace_back(slot, content); }
-  /// Returns the lane's last instruction so far; -1 if there is none.
+  /// Returns the lane's last instruction so far, or -1 if there is none.
   i64 last_in(Lane lane) const { return last_in_lane_[static_cast<size_t>(lane)]; }
 
  private:
@@ -56,7 +57,7 @@ class ListWalk {
   std::vector<std::pair<Slot, Content>> holds_;
   std::array<i64, kLanes> last_in_lane_{};
   const std::array<i64, kSlabs> slab_bytes_;
-  std::vector<std::array<u32, kLanes>> clock_;  // for each instruction: how many of each lane are done before it starts
+  std::vector<std::array<u32, kLanes>> clock_;  // for each instruction: how many instructions of each lane are done before it starts
   std::vector<u32> place_;                      // position of each instruction in its lane
   std::array<u32, kLanes> count_{};
   std::vector<Use> uses_;

@@ -32,10 +32,10 @@ class Simulator {
  private:
   using Place = WorldWalk::Place;
   struct Active {
-    bool running = false, waits = false;  // waits: this lane's own work is done, but not that of the other lanes in its party
+    bool running = false, waits = false;  // waits: this lane's own work is done, but not that of other lanes in `party`
     u32 instruction = 0;
     Work left;
-    std::vector<Place> party;  // all lanes that take part in this message or collective, this one included
+    std::vector<Place> party;  // all lanes (of this and other ranks) that take part in this message or collective
     bool works() const { return running && !waits; }
     bool wants_disk() const { return left.read_s > 0 || left.write_s > 0; }
     bool computes() const { return works() && left.cpu_s > 0 && !(left.in_turn && wants_disk()); }
@@ -49,7 +49,7 @@ class Simulator {
     std::vector<Timing> timings;
     std::array<Active, kLanes> active;
   };
-  /// For each kind of shared work: how much of it, in seconds of work alone, is done per second.
+  /// States for each kind of shared work how many seconds' worth of undisturbed work is done per second.
   struct Speeds {
     double cpu = 1, read = 1, write = 1, copy_in = 1, copy_out = 1;
   };

@@ -1,7 +1,7 @@
-// Predicts how long instruction lists take. The simulated ranks obey lanes and `after` as the executor does, and each instruction's work
-// proceeds at given rates. Lanes of one rank share its resources: those that compute at the same time share the cores, those that use the
-// disk share the disk, and those that copy in the same direction between GPU and host memory share the link. Ranks wait for each other in
-// messages and collectives. Pure functions; thread-safe.
+// Predicts how long instruction lists take. The simulated ranks run instructions in the order of the executor, and each
+// instruction's work proceeds at given rates. The threads of one rank share its resources: those that compute at the same time
+// share the cores, those that use the disk share the disk, and those that copy in the same direction between GPU and host memory
+// share the link. Ranks wait for each other in messages and collectives. Pure functions; thread-safe.
 #pragma once
 #include <functional>
 #include <span>
@@ -12,8 +12,8 @@
 
 namespace spillway::parallel {
 
-/// The work of one instruction, as the seconds that it would take alone: on `cores` cores of the machine, on the disk at its full rate, and
-/// on the GPU link at its full rate.
+/// Describes the work of one instruction, as the seconds that the work would take alone: on `cores` cores
+/// of the machine, on the disk at its full rate, and on the GPU link at its full rate.
 struct Work {
   double cpu_s = 0, cores = 1;
   double read_s = 0, write_s = 0;
@@ -23,7 +23,7 @@ struct Work {
 
 struct Machine {
   double cores = 1;
-  /// How fast the disk reads and writes when it does both at once: 1 if the two share its rate, 2 if each proceeds as if it were alone.
+  /// Tells how fast the disk reads and writes at once: 1 if the two share its rate, 2 if each proceeds as if it were alone.
   double duplex = 1;
 };
 

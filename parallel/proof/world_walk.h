@@ -1,6 +1,6 @@
-// Walks one list of every rank of a world at the same time, as the ranks' executors would: each lane is a FIFO, `after` is obeyed, and each
-// message and collective waits for all ranks that take part in it. The caller decides when an instruction that has begun ends: the checker
-// ends it at once, the simulator when its time is over. For one thread.
+// Walks one list of every rank of a world at the same time, as the ranks' executors would: each lane (sequence of instructions of one kind)
+// is a FIFO, `after` is obeyed, and each message and collective waits for all ranks that take part in it. The caller decides when an
+// instruction that has begun ends: the checker ends it at once, the simulator when its time is over. Used by one thread.
 #pragma once
 #include <optional>
 #include <span>
@@ -12,7 +12,7 @@ namespace spillway::parallel {
 
 class WorldWalk {
  public:
-  /// One lane of one rank.
+  /// Names one lane (sequence of instructions of one kind) of one rank.
   struct Place {
     size_t rank, lane;
   };
@@ -24,9 +24,9 @@ class WorldWalk {
   /// Returns the lane's next instruction if everything that it waits for is done. Returns null if something is not done, if another
   /// instruction of the lane is in progress, or if the lane has ended.
   const Instruction* at(Place place) const;
-  /// Returns the lanes that together begin the instruction which this lane has reached, including this lane; empty if one of them has not
-  /// arrived yet. A message is found only from its sender's lane, which comes first in the result. Messages of one kind between two ranks
-  /// match in the order in which they are sent and received.
+  /// Returns the lanes that together begin the instruction which this lane has reached, including this lane. Returns none if
+  /// one of these lanes has not arrived yet. A message is found only from its sender's lane, which comes first in the result.
+  /// Messages of one kind between two ranks match in the order in which they are sent and received.
   std::vector<Place> party(Place place) const;
   /// Begins the lane's next instruction and returns its index in the rank's list.
   u32 begin(Place place);

@@ -83,7 +83,7 @@ void Computing::take_in(const MicroBatch& batch) {
     const StreamScope scope(work_.streams().inputs);
     work_.device.copies->take_in(forward_batch_);
   }
-  // because the instructions of the next list do not wait for this copy
+  // Waits until the micro-batch is copied, because the instructions of the next list do not wait for this copy.
   if (const GpuQueue* queue = work_.queue(Lane::data)) queue->wait();
 }
 

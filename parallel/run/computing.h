@@ -1,5 +1,5 @@
 // Does the computing of a rank: the forward and backward of blocks on micro-batches, and the sums of gradients. load() is called on the
-// data lane. All other functions are called on the compute lane, or while no list runs.
+// data thread. All other functions are called on the compute thread, or while no list runs.
 #pragma once
 #include "nn/key_value_cache.h"
 #include "parallel/blocks/accumulator.h"
@@ -13,7 +13,7 @@ class Computing {
  public:
   Computing(const nn::Sequential& model, Workplace& work, StepUnderWay& step);
 
-  /// Loads the step's micro-batches and copies them to the device. This is a collective of the data-parallel ranks.
+  /// Loads the step's micro-batches and copies them to the device. load() is a collective of the data-parallel ranks.
   void load();
   void forward(const Instruction& i);
   /// Runs a Backward, BackwardInput or BackwardWeight instruction.
@@ -21,7 +21,7 @@ class Computing {
   /// Runs an Accumulate or AddTied instruction.
   void add_gradients(const Instruction& i);
 
-  /// Returns the sum of the losses of this rank's micro-batches, added in their order; 0 if another rank holds the last block.
+  /// Returns the sum of the losses of this rank's micro-batches, added in their order, or 0 if another rank holds the last block.
   double loss_sum();
 
   /// Begins a forward pass of one micro-batch without training. take_loss() or take_output() ends the pass.
@@ -29,10 +29,10 @@ class Computing {
   /// Begins a forward pass in Mode::generate that uses the key/value cache and outputs the batch's last position. The batch's positions are
   /// added to the cache from position `begin` on, after those of earlier calls.
   void begin_with_cache(const MicroBatch& batch, i64 begin);
-  /// Ends the pass and returns its loss, as loss_sum() does.
+  /// Ends the forward pass and returns its loss, as loss_sum() does.
   double take_loss();
-  /// Ends the pass and returns the last block's output in memory that the CPU can read; an undefined tensor if another rank holds the last
-  /// block.
+  /// Ends the forward pass and returns the last block's output in memory that the CPU can
+  /// read. Returns an undefined tensor if another rank holds the last block.
   Tensor take_output();
 
  private:

@@ -1,4 +1,4 @@
-// Passes each instruction of a list to the part of the rank that carries it out, on the lanes of the device. This class contains the
+// A Dispatcher passes each instruction of a list to the part of the rank that carries it out. This class contains the
 // complete mapping from operations to parts, and nothing else. Used by the threads of the executor.
 #pragma once
 #include "parallel/run/computing.h"
@@ -11,7 +11,7 @@
 
 namespace spillway::parallel {
 
-/// The parts of a rank, each of which carries out some kinds of instructions.
+/// Holds the parts of a rank, each of which carries out some kinds of instructions.
 struct RankParts {
   RankParts(const nn::Sequential& model, Workplace& work, StepUnderWay& step)
       : computing(model, work, step), moves(work), meetings(work, step), messages(work, step), numbers(work), stepping(work, step) {}
@@ -28,11 +28,11 @@ class Dispatcher {
  public:
   Dispatcher(Workplace& work, RankParts& parts) : work_(work), parts_(parts) {}
 
-  /// Runs every instruction of a list as described at Executor. Returns the instructions' times, measured on the CPU. If one fails, the
-  /// other ranks fail too, so that they do not wait for this one.
+  /// Runs every instruction of a list as described at Executor. Returns the instructions' times, measured on the
+  /// CPU. If an instruction fails, the other ranks fail too, so that they do not wait for this rank.
   std::vector<Timing> run(const List& list);
-  /// `timings` is what run() returned for the earliest list for which end() was not called yet. Replaces these times by those measured on
-  /// the device.
+  /// Replaces `timings` by the times measured on the device. `timings` must be what run()
+  /// returned for the earliest list for which end() was not called yet.
   void end(std::vector<Timing>& timings) { work_.device.lanes->end(timings); }
 
  private:

@@ -34,7 +34,7 @@ class Run {
       finished(i);
     }
   }
-  /// Called after all lanes have ended: rethrows the first error or, if there is none, returns the times.
+  /// Rethrows the first error or, if there is none, returns the times. Called after the threads of all lanes have finished the list.
   std::vector<Timing> timings() {
     if (error_) std::rethrow_exception(error_);
     return std::move(timings_);
@@ -45,7 +45,7 @@ class Run {
 
   double now_us() const { return std::chrono::duration<double, std::micro>(Clock::now() - start_).count(); }
 
-  // Waits until the instructions in `after` are done. Returns false if a lane has failed.
+  // Waits until the instructions that instruction i names in `after` are done. Returns false if an instruction has failed.
   bool ready(u32 i) {
     std::unique_lock lock(mutex_);
     for (u32 before : list_[i].after) changed_.wait(lock, [&] { return error_ || done_[before]; });
@@ -84,7 +84,7 @@ class Run {
 
 }  // namespace
 
-// The thread of a lane, which runs one piece of work at a time.
+// Holds the thread that runs the instructions of one lane. It runs one piece of work at a time.
 class Executor::LaneThread {
  public:
   LaneThread() : thread_(start_thread([this] { run(); })) {}
@@ -119,7 +119,7 @@ class Executor::LaneThread {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::function<void()> work_;  // the work to do; null if there is none
-  bool ends_ = false;           // set only by the thread's last piece of work, when it must end
+  bool ends_ = false;           // set only by the thread's last piece of work, when the thread must end
   std::thread thread_;
 };
 

@@ -1,6 +1,7 @@
-// Runs instruction lists with one thread per lane; the compute lane runs on the calling thread. Each lane runs its instructions in order
-// and waits for the instructions that `after` names; there is no other ordering. If one lane fails, the other lanes stop before their next
-// instruction, and run() rethrows the error. The threads are kept from one list to the next. For one thread.
+// Runs instruction lists with one thread per lane (sequence of instructions of one kind); the calling thread runs the lane that computes.
+// Each lane runs its instructions in order and waits for the instructions that `after` names; there is no other ordering. If an instruction
+// fails, the other lanes stop before their next instruction, and run() rethrows the error. The threads are kept from one list to the next.
+// Used by one thread.
 #pragma once
 #include <array>
 #include <exception>
@@ -18,9 +19,9 @@ class Executor {
   Executor();
   ~Executor();
 
-  /// Calls `perform` once for each instruction, on the thread of its lane; `perform` returns the microseconds for which it waited for
-  /// transfers. Returns one Timing per instruction. At the first error, calls `failed` once with it. Lanes may then be waiting for events
-  /// that will never be set, so `failed` must make these events fail.
+  /// Calls `perform` once for each instruction, on the thread of the instruction's lane; `perform` returns the microseconds for
+  /// which it waited for transfers. Returns one Timing per instruction. At the first error, calls `failed` with this error, once.
+  /// Threads may then be waiting for events that will never be set, so `failed` must make these events fail.
   std::vector<Timing> run(const List& list, const std::function<double(const Instruction&)>& perform,
                           const std::function<void(const std::exception_ptr&)>& failed = {});
 

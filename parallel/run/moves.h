@@ -9,7 +9,7 @@ class Moves {
  public:
   explicit Moves(Workplace& work) : work_(work) {}
 
-  /// Both return the microseconds for which they waited for transfers.
+  /// fetch() and evict() return the microseconds for which they waited for transfers.
   double fetch(const Instruction& i);
   double evict(const Instruction& i);
 

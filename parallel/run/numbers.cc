@@ -74,8 +74,8 @@ void Numbers::agree_with_data_ranks() {
   }
 }
 
-// Exchanges numbers among pipeline ranks. The loss comes from the rank that holds the last block. The sums of squares of each group come
-// from the rank that owns the group.
+// Exchanges loss and sums of squares among pipeline ranks. The loss comes from the rank that holds the
+// last block. The sums of squares of each group come from the rank that owns the group.
 void Numbers::agree_with_pipeline_ranks() {
   const Layout& layout = work_.plan.layout;
   const int ranks = work_.plan.scheduling.pipeline.ranks;

@@ -11,18 +11,18 @@ class Numbers {
  public:
   explicit Numbers(Workplace& work);
 
-  /// Computes the sums of squares of a finished gradient. If the gradient is stored in host memory, copies it there in the same pass.
+  /// Computes the sums of squares of a finished gradient. If host memory stores the gradient, the same pass copies the gradient there.
   void reduce(const Instruction& i);
-  /// Exchanges the sums of squares and the loss among all ranks, after all Reduce instructions. `loss_sum` is the loss of this rank. A
-  /// collective.
+  /// Exchanges the sums of squares and the loss among all ranks, after all Reduce
+  /// instructions. `loss_sum` is the loss of this rank. agree() is a collective.
   void agree(double loss_sum);
-  /// Returns the result of the step; called after agree(). `overlap` is that of the Program that is running. Sets `factor` to the clip
-  /// factor.
+  /// Returns the result of the step. Called after agree(). `overlap` is that of the
+  /// Program that is running. Sets `factor` to the clip factor.
   StepResult judge(const StepUnderWay& step, OptimizerOverlap overlap, double& factor) const;
 
  private:
   std::vector<u32> not_finite() const;
-  // Views into told_, the buffer in which numbers are exchanged: the part of one rank, and the parts of all ranks.
+  // part() and all() return views into told_, the buffer in which ranks exchange numbers: the part of one rank, and the parts of all ranks.
   std::span<double> part(const Parts& parts, int rank) const;
   std::span<std::byte> all(const Parts& parts) const;
   void agree_with_data_ranks();

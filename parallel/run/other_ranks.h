@@ -1,5 +1,5 @@
-// Gives the lanes of a rank access to other ranks: the communicator of its data-parallel ranks, the communicator of its pipeline ranks, and
-// the exchange for data in device memory.
+// Gives the threads of a rank access to other ranks: the communicator of its data-parallel ranks,
+// the communicator of its pipeline ranks, and the exchange for data in device memory.
 #pragma once
 #include <array>
 #include <exception>
@@ -16,9 +16,9 @@ class OtherRanks {
   /// Allocates the host memory that the plan lists for exchanges. Throws Error(bug) if the communicators do not match the plan's ranks.
   OtherRanks(const Plan& plan, const Resources& resources);
 
-  /// The communicator of the data-parallel ranks; there must be several (has_data()). Used by one lane at a time.
+  /// Returns the communicator of the data-parallel ranks, of which there must be several (has_data()). Used by one thread at a time.
   Communicator& data() const { return *data_; }
-  /// The endpoint among the pipeline ranks; there must be several (has_pipeline()). Thread-safe.
+  /// Returns the endpoint among the pipeline ranks, of which there must be several (has_pipeline()). Thread-safe.
   SharedEnd& pipeline() { return pipeline_; }
   RankExchange& exchange() const { return *exchange_; }
 

@@ -31,7 +31,7 @@ void PipelineMessages::receive(const Instruction& i) {
   work_.ranks.exchange().receive(work_.queue(i.lane), bytes, i.peer, tag(i));
 }
 
-// Returns the bytes of a message. For a gradient, these are the tiles that this rank holds; there may be none.
+// Returns the bytes of a message. For a gradient, these are the tiles that this rank holds, which may be none.
 std::span<std::byte> PipelineMessages::message(const Instruction& i, const Slot& slot) const {
   if (i.what != What::gradient) return work_.memory.bytes(slot);
   if (i.tiles.count() == 0) return {};
@@ -39,8 +39,8 @@ std::span<std::byte> PipelineMessages::message(const Instruction& i, const Slot&
           static_cast<size_t>(i.tiles.count() * work_.format().gradient_tile_bytes())};
 }
 
-// Sends the tiles that this rank has stepped. If the CPU cannot address the weights, they pass through a buffer of the staging ring.
-// drain() makes sure that earlier Steps on this lane have returned their buffers.
+// Sends the tiles that this rank has stepped. If the CPU cannot address the weights, they pass through a buffer of the
+// staging ring. drain() makes sure that earlier optimizer Steps on this thread have returned their buffers.
 void PipelineMessages::send_weights(const Instruction& i) {
   work_.stepper.drain();
   offload::Blob& blob = work_.state.weights(i.group);

@@ -1,6 +1,6 @@
-// Exchanges messages with the other ranks of the pipeline: block outputs and their gradients, which lie on the device, and gradients and
-// weights of groups that several of these ranks share. One lane sends and another receives; weights are sent and received on the lane that
-// steps them.
+// Exchanges messages with the other ranks of the pipeline: block outputs and their gradients, which lie on
+// the device, and gradients and weights of groups that several of these ranks share. One thread sends and
+// another receives; weights are sent and received on the thread that steps them.
 #pragma once
 #include <atomic>
 

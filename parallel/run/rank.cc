@@ -7,8 +7,8 @@
 namespace spillway::parallel {
 namespace {
 
-// Returns the update with its gradient scale. `clip_factor` applies to gradients without the loss scale, so the loss scale is divided out
-// here.
+// Returns the update with its gradient scale. `clip_factor` applies to gradients without
+// the loss scale, so this function divides the loss scale out.
 Update update_of(const StepSettings& settings, double clip_factor) {
   Update update = settings.update;
   update.random = settings.random;
@@ -26,12 +26,12 @@ Rank::Rank(const nn::Sequential& model, const Plan& plan, const Resources& resou
 }
 
 Rank::~Rank() {
-  work_.device.lanes.reset();  // first, because after an error work on the queues may still use the members that are destroyed next
+  work_.device.lanes.reset();  // destroyed first, because after an error work on the lanes' queues may still use other members
   work_.weights.hide_all();
 }
 
-// Makes the previous step's update the deferred one. Every reader waits for the Steps of its group, so readers may be switched to the new
-// generation before the list starts.
+// Makes the previous step's update the deferred one. Every reader waits for the optimizer Steps of its
+// group, so readers may be switched to the new generation before the list starts.
 void Rank::begin_deferred() {
   step_.deferred = step_.own;
   waiting_ = Waiting::nothing;
@@ -67,9 +67,9 @@ std::vector<Timing> Rank::run_list(const List& list, Steps steps) {
   return timings;
 }
 
-// Chooses the Program of the step: the one that speculates or, while clipping is frequent, the one that defers. Both leave the gradients of
-// all groups in the same places, so if all Steps of an update wait, the head of either Program can run them. If only some Steps wait, they
-// are run before the Program changes.
+// Chooses the Program of the step: the one that speculates or, while clipping is frequent, the one that defers optimizer
+// Steps. Both leave the gradients of all groups in the same places, so if all Steps of an update wait, the first list of
+// either Program can run them. If only some Steps wait, they are run before the Program changes.
 void Rank::begin_step(const StepSettings& settings) {
   step_.settings = settings;
   const Program& program = plan_.train_when_clipping && !clip_record_.speculate() ? *plan_.train_when_clipping : plan_.train;
@@ -77,7 +77,8 @@ void Rank::begin_step(const StepSettings& settings) {
   program_ = &program;
 }
 
-// Runs the head. Steps inside the backward apply an update that assumes that nothing is clipped.
+// Runs the head, the list with which a step begins. Optimizer Steps inside the backward apply an update that assumes that nothing is
+// clipped.
 void Rank::run_head() {
   head_ = &program_->head_for(waiting_);
   if (waiting_ != Waiting::nothing) begin_deferred();
@@ -87,7 +88,7 @@ void Rank::run_head() {
   head_timings_ = run_list(*head_, Steps::beside_compute);
 }
 
-// Computes the step's result, and the update that the Steps of the tail or of the next head apply.
+// Computes the step's result, and the update that the remaining optimizer Steps apply, at the end of this step or in the next one.
 StepResult Rank::judge_step() {
   double factor = 1;
   const StepResult result = parts_.numbers.judge(step_, program_->overlap, factor);
@@ -99,8 +100,8 @@ StepResult Rank::judge_step() {
   return result;
 }
 
-// Runs the tail. The times of the head, measured on the device, are collected only after the tail was launched, so that the GPU goes on
-// with the tail without a pause.
+// Runs the tail, the list with which a step ends. The times of the head, measured on the device, are
+// collected only after the tail was launched, so that the GPU goes on with the tail without a pause.
 void Rank::run_tail(const StepResult& result) {
   tail_ = result.skipped || waiting_ == Waiting::all ? &program_->skip : &program_->commit;
   tail_begin_ = std::chrono::steady_clock::now();

@@ -1,5 +1,5 @@
-// One rank of a training run. It executes the Programs of a plan on a model, with the state that it stores and the resources that it is
-// given. One thread owns and calls it; the threads of its lanes are internal. Results have the same bits for every placement.
+// A Rank is one rank of a training run. It executes the Programs of a plan on a model, with the state that it stores and the resources that
+// it is given. One thread owns and calls it; its other threads are internal. Results have the same bits for every placement.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -27,17 +27,17 @@ class Rank {
   using ByteSource = std::function<bool(const nn::Parameter&, i64 begin, DType dtype, std::span<std::byte> out)>;
   void load(const Source& source, const MomentSource& moments = {}, const ByteSource& bytes = {});
 
-  /// Runs one optimizer step. Calls `load_batch` once, on the data lane, with input_stream() as the current stream. If Steps are deferred,
-  /// the next train_step() or settle() applies the rest of the update.
+  /// Runs one optimizer step. Calls `load_batch` once, on the thread that loads data, with input_stream() as the current
+  /// stream. If optimizer Steps are deferred, the next train_step() or settle() applies the rest of the update.
   StepResult train_step(const std::function<StepBatch()>& load_batch, const StepSettings& settings);
-  /// Applies what is left of a deferred update. Must be called before anything other than the next train_step() reads state(). evaluate()
-  /// and logits() call it themselves.
+  /// Applies what is left of a deferred update. Must be called before state() is read, unless
+  /// train_step() comes next. evaluate() and logits() call settle() themselves.
   void settle();
-  /// Settles the state, and lets `save` read the state of this moment while training continues. The previous snapshot must have been ended.
+  /// Settles the state, and lets `save` read the present state while training continues. An earlier snapshot must have been ended.
   Snapshot& begin_snapshot(Snapshot::Save save, double patience_s = Snapshot::kPatient);
-  /// Returns the current snapshot; null if none was begun after the last end_snapshot().
+  /// Returns the current snapshot, or null if none was begun after the last end_snapshot().
   Snapshot* snapshot() { return snapshot_ ? &*snapshot_ : nullptr; }
-  /// Ends the current snapshot. If its save is still running, it gets no more data.
+  /// Ends the current snapshot. A save that is still running gets no more data.
   void end_snapshot();
   /// Calls `visit` with the current weights of the trained parameter with this id, at most one tile at a time, converted to f32 (f64 is
   /// rounded). No update may be deferred. Each rank visits only those weights that it saves, so that each element is visited on exactly one
@@ -45,10 +45,10 @@ class Rank {
   using Visit = std::function<void(std::span<const float> weights, int thread)>;
   void visit(u32 parameter, const Visit& visit);
   int threads() const { return work_.streams().compute.thread_count(); }
-  /// Returns the sum of the token losses of one micro-batch of this data-parallel rank (Mode::evaluate). A collective: all ranks must call
-  /// it together.
+  /// Returns the sum of the token losses of one micro-batch of this data-parallel rank
+  /// (Mode::evaluate). evaluate() is a collective: all ranks must call it together.
   double evaluate(const MicroBatch& batch);
-  /// Returns the logits of one position of each row, as [B, V], converted to fp64. A collective like evaluate().
+  /// Returns the logits of one position of each row, as [B, V], converted to fp64. logits() is a collective like evaluate().
   std::vector<double> logits(const MicroBatch& batch, i64 position);
   /// Returns the logits of the batch's last position. The plan must have a key/value cache. The cache holds the positions before `begin`
   /// from earlier calls, and the batch's positions are added to it. The batch must have as many rows as the plan has, and its number of
@@ -66,7 +66,7 @@ class Rank {
   /// Returns the bytes that all lists that have run so far move according to the plan.
   const TierBytes& planned_bytes() const { return planned_bytes_; }
   const Plan& plan() const { return plan_; }
-  /// These describe the last step: its Program, the head and the tail that were run (null: none), and one Timing for each instruction.
+  /// The getters below describe the last step: its Program, its first and last list (null: none), and one Timing for each instruction.
   const Program& last_program() const { return *program_; }
   const List* last_head() const { return head_; }
   const List* last_tail() const { return tail_; }
@@ -93,10 +93,10 @@ class Rank {
   Dispatcher dispatcher_;
   TierBytes planned_bytes_;
 
-  // These members belong to the step that is running, or to the last one.
+  // The members below belong to the step that is running, or to the last one.
   const Program* program_ = nullptr;
   const List *head_ = nullptr, *tail_ = nullptr;
-  Waiting waiting_ = Waiting::nothing;  // which Steps of the last step's update are still to be done
+  Waiting waiting_ = Waiting::nothing;  // which optimizer Steps of the last step's update are still to be done
   ClipRecord clip_record_;
   std::vector<Timing> head_timings_, tail_timings_;
   std::chrono::steady_clock::time_point head_begin_, tail_begin_;

@@ -21,8 +21,8 @@ struct Filling {
   void fill_factors(const Group& group, i64 tile, std::byte* state) const;
 };
 
-// Copies a tile's weights as raw bytes. This is for weights without optimizer state. Returns false if the source does not have all of them
-// in the right dtype.
+// Copies a tile's weights as raw bytes. Used for weights without optimizer state. Returns
+// false if the source does not have all of these weights in the right dtype.
 bool Filling::fill_stored(const Group& group, i64 tile, std::byte* weight) const {
   const i64 from = tile * kTileElems, width = size_of(format.weight);
   bool stored = true;

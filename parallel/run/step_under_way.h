@@ -1,4 +1,4 @@
-// The data of one optimizer step: its settings, what its instructions read while the step runs, and its result. Plain values.
+// Holds the data of one optimizer step: its settings, what its instructions read while the step runs, and its result. Plain values.
 #pragma once
 #include <functional>
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace spillway::parallel {
 
-/// Result of one optimizer step.
+/// Holds the result of one optimizer step.
 struct StepResult {
   double loss = 0;       // mean loss of all targets that contribute to it, before the update
   double grad_norm = 0;  // norm of the gradients without the loss scale, before clipping
@@ -20,11 +20,11 @@ struct StepResult {
   i64 data_tokens = 0;          // number of tokens on all ranks that were trained on, without padding
   bool skipped = false;         // the norm was not finite, so there was no update
   bool own_loss_finite = true;  // false if this rank computes a loss and the loss of its own samples is not finite
-  /// If the step was skipped: ids of parameters of this pipeline rank whose gradient has a tile that is not finite, in ascending order. The
-  /// backward computes the gradient of the highest id first.
+  /// Lists, after a skipped step, the ids of this pipeline rank's parameters whose gradient has a tile that is
+  /// not finite, in ascending order. The backward computes the gradient of the highest id first.
   std::vector<u32> not_finite;
   bool clipped = false;
-  bool redo = false;  // the Steps that were done inside the backward are discarded and done again
+  bool redo = false;  // the optimizer Steps that were done inside the backward are discarded and done again
 };
 
 struct StepSettings {
@@ -36,29 +36,30 @@ struct StepSettings {
   /// (autograd/anomaly.h). Gradients are not checked while `loss_scale` is above 1, because then the scale may be the cause of an overflow,
   /// and a smaller scale is tried.
   std::optional<std::string> detect_anomaly;
-  /// If set, the times of all ops of the blocks that this rank computes are added to it until the step has ended. With a CPU only.
+  /// If set, the times of all ops of the blocks that this rank computes are added to `*op_times` until the step has ended. With a CPU only.
   OpTimesOf* op_times = nullptr;
-  /// Returns the text that a restart must know about this step besides the state itself. Called once the numbers of the step are known.
+  /// Returns the text that a restart must know about this step besides the state itself. Called once loss and norm of the step are known.
   std::function<std::string(const StepResult&)> record;
 };
 
 enum class Steps { alone, beside_compute };
 
-/// One update: what its Steps apply, the generation that they read, and the record that is committed with the generation that they write.
+/// Describes one update: what its optimizer Steps apply, the generation that they read, and the record committed with the generation that
+/// they write.
 struct UpdateUnderWay {
   Update update;
   u64 from = 0;
   std::string record;
 };
 
-/// The step that is running. Its data is written only while no list runs, except for the batch, which the data lane loads.
+/// Describes the step that is running. Its data is written only while no list runs, except for the batch, which the data thread loads.
 struct StepUnderWay {
   const std::function<StepBatch()>* load_batch = nullptr;
   StepBatch batch;
   StepSettings settings;
   Steps steps = Steps::alone;
   UpdateUnderWay own;       // the update of this step
-  UpdateUnderWay deferred;  // the update of the previous step, if some of its Steps were deferred
+  UpdateUnderWay deferred;  // the update of the previous step, if some of its optimizer Steps were deferred
 
   const UpdateUnderWay& of(const Instruction& i) const { return i.deferred ? deferred : own; }
 };

@@ -1,5 +1,5 @@
-// Everything that the parts of a rank work with: memory, state, device and other ranks. It is made once, from the plan and the resources,
-// in the order of the members.
+// A Workplace holds everything that the parts of a rank work with: memory, state, device and other
+// ranks. It is made once, from the plan and the resources, in the order of the members.
 #pragma once
 #include "parallel/device/rank_device.h"
 #include "parallel/run/other_ranks.h"
@@ -22,7 +22,7 @@ struct Workplace {
   const RankStreams& streams() const { return device.streams; }
   const optim::StateFormat& format() const { return plan.scheduling.format; }
   const Sharding& sharding() const { return plan.scheduling.sharding; }
-  /// Counts what an instruction itself reads from and writes to host memory: adds these bytes to the traffic counters.
+  /// Adds to the traffic counters what an instruction itself reads from and writes to host memory.
   void count_host(const Instruction& i) {
     constexpr auto kHost = static_cast<size_t>(Tier::host);
     state.traffic().read_bytes[kHost] += i.read_bytes[kHost];

@@ -1,6 +1,6 @@
-// How the blocks of a model are divided among pipeline ranks, and in which order each rank computes. A Pipeline is the setting; Stages are
-// what follows from it: the stages and the schedule. A stage is a sequence of neighbouring blocks; a rank holds one or several stages
-// (chunks). A single rank with a single stage is a pipeline too. Pure functions and plain values.
+// States how the blocks of a model are divided among pipeline ranks, and in which order each rank computes. A Pipeline is the
+// setting; Stages are what follows from it: the stages and the schedule. A stage is a sequence of neighbouring blocks; a rank holds
+// one or several stages (chunks). A single rank with a single stage is a pipeline too. Pure functions and plain values.
 #pragma once
 #include <memory>
 
@@ -8,7 +8,7 @@
 
 namespace spillway::parallel {
 
-/// The order of computing. micro_batch: each micro-batch goes through all blocks before the next micro-batch starts. vertical: all
+/// Names the order of computing. micro_batch: each micro-batch goes through all blocks before the next micro-batch starts. vertical: all
 /// micro-batches go through a block before the next block starts, so that offloaded weights and accumulators are moved only once per step.
 enum class Order : u8 { micro_batch, vertical };
 

@@ -16,10 +16,10 @@ struct BlockCost {
   i64 bytes = 0;
 };
 
-/// Returns the first block of each stage, found by dynamic programming. The longest stage is as short as possible. Among such splits, the
-/// stages are as even as possible (smallest sum of squares). Among equally good splits, later stages get more blocks, because the first
-/// stages hold more micro-batches. `stage_bytes`: limit for every stage; 0 means no limit. Throws Error(usage) if there are fewer blocks
-/// than stages, and Error(refused) if no split stays within the limit.
+/// Returns the first block of each stage, found by dynamic programming. The longest stage is as short as possible. Among such
+/// splits, the stages are as even as possible (smallest sum of squares). Among equally good splits, later stages get more blocks,
+/// because the first stages hold more micro-batches. `stage_bytes` limits the bytes of every stage; 0 means no limit. Throws
+/// Error(usage) if there are fewer blocks than stages, and Error(refused) if no split stays within the limit.
 std::vector<u16> split_blocks(std::span<const BlockCost> blocks, i64 stages, i64 stage_bytes = 0);
 
 /// Parses a text such as "1,4,4,1", which says how many blocks each stage gets. Returns the first block of each stage. Throws Error(usage)

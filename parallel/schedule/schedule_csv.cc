@@ -7,7 +7,7 @@
 #include <iterator>
 
 #include "base/error.h"
-#include "data/file.h"
+#include "data/files/file.h"
 #include "parallel/schedule/schedule_check.h"
 
 namespace spillway::parallel {
@@ -22,8 +22,8 @@ std::string_view trimmed(std::string_view text) {
   return begin == std::string_view::npos ? std::string_view() : text.substr(begin, text.find_last_not_of(kBlank) - begin + 1);
 }
 
-// Removes from the front of `text` everything up to and including `mark`, and returns it without the mark. If there is no mark, takes the
-// whole text.
+// Removes from the front of `text` everything up to and including `mark`, and returns
+// that part without the mark. If there is no mark, takes the whole text.
 std::string_view cut(std::string_view& text, char mark) {
   const size_t end = std::min(text.find(mark), text.size());
   const std::string_view piece = text.substr(0, end);
@@ -36,7 +36,7 @@ class Parser {
   Parser(std::string_view text, const std::string& name) : text_(text) { schedule_.name = name; }
 
   Schedule run() {
-    if (text_.starts_with("\xef\xbb\xbf")) text_.remove_prefix(3);  // the UTF-8 byte order mark with which spreadsheets begin a file
+    if (text_.starts_with("\xef\xbb\xbf")) text_.remove_prefix(3);  // skips the UTF-8 byte order mark with which spreadsheets begin a file
     text_ = text_.substr(0, text_.find_last_not_of(" \t\r\n") + 1);
     if (text_.empty())
       throw Error(ErrorCode::data, fmt::format("[schedule] {}: expected one row for each rank, got an empty file", schedule_.name));
@@ -112,7 +112,7 @@ class Parser {
     return value;
   }
 
-  // Records which rank holds the action's stage: the first row that names it. check_schedule() refuses other rows that name it.
+  // Records which rank holds the action's stage: that of the first row that names the stage. check_schedule() refuses other such rows.
   void note(const Action& action) {
     schedule_.micro_batches = std::max<i32>(schedule_.micro_batches, action.micro_batch + 1);
     if (action.stage >= holders_.size()) holders_.resize(action.stage + size_t{1}, kNobody);
@@ -146,9 +146,7 @@ Schedule read_schedule_csv(const std::filesystem::path& path) {
     throw Error(ErrorCode::data, fmt::format("[schedule] {}: expected a table of at most {} actions, got a file of {} bytes", path.string(),
                                              kMostActions, file.size_bytes()));
   }
-  std::string text(static_cast<size_t>(file.size_bytes()), '\0');
-  file.read(0, std::as_writable_bytes(std::span(text)));
-  return parse_schedule_csv(text, path.string());
+  return parse_schedule_csv(file.text(), path.string());
 }
 
 std::string to_csv(const Schedule& schedule) {

@@ -1,6 +1,7 @@
-// Pipeline schedules as CSV, in the notation of torch.distributed.pipelining. Each row is a rank and each cell is one of these: an action
-// such as "3F0" (stage, one of F, B, I and W, micro-batch); an overlapped pair of a forward and a backward such as "(0F3;3B1)OVERLAP_F_B";
-// or nothing, for an idle slot. A stage belongs to the rank whose row names it. Pure functions except read_schedule_csv(); thread-safe.
+// Reads and writes pipeline schedules as CSV, in the notation of torch.distributed.pipelining. Each row is a rank and each cell is one of
+// these: an action such as "3F0" (stage, one of F, B, I and W, micro-batch); an overlapped pair of a forward and a backward such as
+// "(0F3;3B1)OVERLAP_F_B"; or nothing, for an idle slot. A stage belongs to the rank whose row names it. Pure functions except
+// read_schedule_csv(); thread-safe.
 #pragma once
 #include <filesystem>
 #include <string_view>

@@ -14,9 +14,9 @@ namespace {
 
 constexpr std::string_view kNames[] = {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "vertical"};
 
-// Divides the M micro-batches into rounds; the micro-batches of a round go through all chunks together. There are as many rounds as P fits
-// into M, but at least one. Their sizes differ by at most one. Larger rounds come first, because the warm-up is computed for the first
-// round, and too many forwards of warm-up never cause a deadlock.
+// Divides the M micro-batches into rounds; the micro-batches of a round go through all chunks together. There are as many rounds
+// as P (the number of ranks) fits into M, but at least one. Their sizes differ by at most one. Larger rounds come first, because
+// the warm-up is computed for the first round, and too many forwards of warm-up never cause a deadlock.
 std::vector<i64> even_rounds(const PipelineShape& shape) {
   const i64 count = std::max<i64>(1, shape.micro_batches / shape.ranks);
   std::vector<i64> rounds(static_cast<size_t>(count), shape.micro_batches / count);
@@ -58,7 +58,7 @@ class Row {
   explicit Row(std::optional<i64> weights_late) : weights_late_(weights_late) {}
 
   void forward(Turn t) { add(ActionKind::forward, t); }
-  // Adds a backward. If backwards are split, adds its input part, and the weight part of the backward that came `weights_late` earlier.
+  // Adds a backward. If backwards are split, adds its input part, and the weight part of a backward `weights_late` backwards earlier.
   void backward(Turn t) {
     add(weights_late_ ? ActionKind::backward_input : ActionKind::backward, t);
     owed_.push_back(t);

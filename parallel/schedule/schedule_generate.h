@@ -10,28 +10,29 @@
 namespace spillway::parallel {
 
 enum class ScheduleKind : u8 {
-  /// GPipe (Huang et al. 2018, arXiv 1811.06965): all forwards, then all backwards. A rank holds the activations of all M micro-batches.
+  /// With GPipe (Huang et al. 2018, arXiv 1811.06965) a rank runs all forwards, then all backwards, and holds all M micro-batches'
+  /// activations.
   gpipe,
-  /// PipeDream-Flush (Narayanan et al. 2020, arXiv 2006.09503), called 1F1B in Megatron-LM (Narayanan et al. 2021, arXiv 2104.04473). Of P
-  /// ranks, rank r runs P - 1 - r forwards and then alternates between one forward and one backward. Ranks are idle as long as with GPipe,
-  /// but a rank holds the activations of only min(P - r, M) micro-batches.
+  /// PipeDream-Flush (Narayanan et al. 2020, arXiv 2006.09503) is called 1F1B in Megatron-LM (Narayanan et al. 2021, arXiv
+  /// 2104.04473). Of P ranks, rank r runs P - 1 - r forwards and then alternates between one forward and one backward. Ranks are
+  /// idle as long as with GPipe, but a rank holds the activations of only min(P - r, M) micro-batches.
   one_forward_one_backward,
-  /// 1F1B with several chunks per rank, assigned round-robin (Megatron-LM 2021, section 2.2). Micro-batches go through the chunks in rounds
-  /// of about P. Idle time shrinks to 1/chunks. torch.distributed.pipelining requires rounds of equal size; here the sizes may differ by
-  /// one, so any M is allowed.
+  /// Interleaved 1F1B gives each rank several chunks, assigned round-robin (Megatron-LM 2021, section 2.2). Micro-batches go
+  /// through the chunks in rounds of about P. Idle time shrinks to 1/chunks. torch.distributed.pipelining requires rounds of
+  /// equal size; this generator lets the sizes differ by one, so any M is allowed.
   interleaved,
-  /// ZB-H1 (Qi et al. 2023, "Zero Bubble Pipeline Parallelism", arXiv 2401.10241, section 3.1): 1F1B in which B is split into I and W, and
-  /// rank r runs each W r backwards later than its I. This removes two thirds of the idle time, and no rank holds more activations than the
-  /// first rank of 1F1B. With several chunks per rank this is InterleavedZeroBubble of torch.distributed.pipelining.
+  /// ZB-H1 (Qi et al. 2023, "Zero Bubble Pipeline Parallelism", arXiv 2401.10241, section 3.1) is 1F1B in which B is split into I and W,
+  /// and rank r runs each W r backwards later than its I. This removes two thirds of the idle time, and no rank holds more activations than
+  /// the first rank of 1F1B. With several chunks per rank this is InterleavedZeroBubble of torch.distributed.pipelining.
   zb_h1,
-  /// ZB-V (Qi et al. 2024, "Pipeline Parallelism with Controllable Memory", arXiv 2405.15362; also section 6 of the paper above): two
-  /// chunks per
-  /// rank in the shape of a V, so that rank 0 has the first and the last stage. If F, I and W take equal time and M >= 2P - 1, no rank is
-  /// idle between its first and its last action. A rank holds the activations of at most 2P chunks.
+  /// ZB-V (Qi et al. 2024, "Pipeline Parallelism with Controllable Memory", arXiv 2405.15362; also section 6 of arXiv 2401.10241)
+  /// gives each rank two chunks in the shape of a V, so that rank 0 has the first and the last stage. If F, I and W take equal
+  /// time and M >= 2P - 1, no rank is idle between its first and its last action. A rank holds the activations of at most 2P
+  /// chunks.
   zb_v,
-  /// Breadth-first (Lamy-Poirier 2022, arXiv 2211.05953): all micro-batches go through a chunk before the next chunk starts. Chunks are
-  /// assigned round-robin. With one block per chunk, each block's weights are needed twice a step. In the backward, the paper runs the
-  /// micro-batches in reverse order; this schedule does not.
+  /// The breadth-first schedule (Lamy-Poirier 2022, arXiv 2211.05953) runs all micro-batches through a chunk before the next
+  /// chunk starts. Chunks are assigned round-robin. With one block per chunk, each block's weights are needed twice a step.
+  /// In the backward, the paper runs the micro-batches in reverse order; this schedule does not.
   vertical,
 };
 

@@ -10,7 +10,7 @@
 namespace spillway::parallel {
 namespace {
 
-// A result that another rank may wait for: a stage's output, or the gradient of the stage's input.
+// Names a result that another rank may wait for: a stage's output, or the gradient of the stage's input.
 struct Product {
   bool gradient = false;
   u16 stage = 0, micro_batch = 0;
@@ -77,7 +77,7 @@ class Simulator {
     }
   }
 
-  // Returns when the next cell, which has `count` actions, can start; empty if one of the actions still lacks an input.
+  // Returns when the next cell, which has `count` actions, can start, or nothing if one of the actions still lacks an input.
   std::optional<double> can_start(size_t r, size_t count) {
     Rank& rank = ranks_[r];
     double start = rank.now;
@@ -146,7 +146,7 @@ class Simulator {
                                              at_cell(schedule_, static_cast<i64>(first), cell_of(schedule_.rows[first], r.next)), circle));
   }
 
-  // Returns the rank for which this rank waits. Empty if that rank is not waiting itself but has ended, without producing what is needed.
+  // Returns the rank for which this rank waits. Returns nothing if that rank has ended without producing what is needed.
   std::optional<size_t> waits_on(size_t rank) const {
     const size_t other = schedule_.rank_of[ranks_[rank].waits_for->stage];
     return ranks_[other].waits_for ? std::optional(other) : std::nullopt;

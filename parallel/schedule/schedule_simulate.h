@@ -21,7 +21,7 @@ struct StageCosts {
 struct ScheduleCosts {
   std::vector<StageCosts> stages = std::vector<StageCosts>(1);  // one entry that holds for all stages, or one entry per stage
   double transfer = 0;  // time in which an activation or its gradient reaches another rank; the sender goes on meanwhile
-  /// How much of what F saved is still needed by W after I, as a share from 0 to 1. 1 is the safe assumption: I frees nothing.
+  /// States how much of what F saved is still needed by W after I, as a share from 0 to 1. 1 is the safe assumption: I frees nothing.
   double kept_for_weight = 1;
   const StageCosts& of(u16 stage) const { return stages[stages.size() == 1 ? 0 : stage]; }
   bool operator==(const ScheduleCosts&) const = default;
@@ -34,9 +34,9 @@ struct ActionTime {
 struct RankTimes {
   double start = 0, end = 0;  // when the rank's first action starts and its last one ends
   double busy = 0;
-  /// The most activations that the rank holds at one time. The unit is what one stage saves of one micro-batch; with several chunks per
-  /// rank, each chunk counts separately. A unit is held from the start of F to the end of B. If B is split, the whole unit is held to the
-  /// end of I, and the share kept_for_weight of it to the end of W.
+  /// Counts the most activations that the rank holds at one time. The unit is what one stage saves of one micro-batch; with
+  /// several chunks per rank, each chunk counts separately. A unit is held from the start of F to the end of B. If B is split,
+  /// the whole unit is held to the end of I, and the share kept_for_weight of it to the end of W.
   double peak_activations = 0;
   double idle_inside() const { return end - start - busy; }
 };

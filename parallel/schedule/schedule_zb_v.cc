@@ -5,8 +5,8 @@
 namespace spillway::parallel {
 namespace {
 
-// One leg of the V: the micro-batches whose forward, input gradient and weight gradient come next. Micro-batches beyond the last one are
-// counted, but no action is added for them.
+// Describes one leg of the V: the micro-batches whose forward, input gradient and weight gradient come
+// next. Micro-batches beyond the last one are counted, but no action is added for them.
 struct Leg {
   ScheduleRow& row;
   i64 micro_batches, stage;

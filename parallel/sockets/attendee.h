@@ -1,5 +1,5 @@
-// Says where a rank can be reached before connections exist, and the lines of text (greeting.h) in which ranks tell each other at the
-// rendezvous. Plain values.
+// Says where a rank can be reached before connections exist, and defines the lines of text
+// (greeting.h) in which ranks exchange these addresses at the rendezvous. Plain values.
 #pragma once
 #include <optional>
 #include <string>
@@ -31,18 +31,18 @@ struct Introduction {
   static constexpr size_t kWords = 3 + Attendee::kWords;
 
   Words to_words() const;
-  /// Parses an introduction; empty if the words are not an introduction.
+  /// Parses an introduction. Returns nothing if the words are not an introduction.
   static std::optional<Introduction> of(const Words& words);
 };
 
-/// The addresses of all ranks, by rank, and a random word, `session`, that no other rendezvous has used. A connection proves with this word
-/// that it belongs to this run.
+/// Holds the addresses of all ranks, by rank, and a random word, `session`, that no other
+/// rendezvous has used. A connection proves with this word that it belongs to this run.
 struct Roster {
   std::string session;
   std::vector<Attendee> all;
 
   Words to_words() const;
-  /// Parses a roster; empty if the words are not a roster of that many ranks.
+  /// Parses a roster. Returns nothing if the words are not a roster of that many ranks.
   static std::optional<Roster> of(const Words& words, int size);
 };
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t aligned(size_t bytes) { return (bytes + 3) / 4 * 4; }
 
-// Returns the build ID if the notes of this segment contain one, else an empty text.
+// Returns the build ID if the notes of this segment contain one, and otherwise an empty text.
 std::string find_build(const char* note, size_t left) {
   while (left >= sizeof(ElfW(Nhdr))) {
     ElfW(Nhdr) header;
@@ -31,7 +31,7 @@ std::string find_build(const char* note, size_t left) {
   return "";
 }
 
-// A variable whose address lies in the object that contains this code: the program, or the library that a program or Python has loaded.
+// This variable's address lies in the object that contains this code: the program, or the library that a program or Python has loaded.
 const char kHere = 0;
 
 bool holds_this(const dl_phdr_info& object) {

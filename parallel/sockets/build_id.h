@@ -1,4 +1,4 @@
-// Returns the build ID that the linker wrote into this program or library, in hexadecimal digits; empty if it wrote none. Thread-safe.
+// Returns the build ID that the linker wrote into this program or library, in hexadecimal digits, or "" if it wrote none. Thread-safe.
 #pragma once
 #include <string>
 

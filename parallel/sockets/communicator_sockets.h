@@ -1,6 +1,6 @@
-// Communicators whose ranks are processes, without MPI. Processes on the same node share memory and talk through Unix-domain sockets;
-// processes on different nodes talk through TCP. If a process ends, the others notice it at once; if it hangs, they notice it after the
-// time-out. Sums have the same bits as with every other communicator (ordered_sum.h).
+// Makes communicators whose ranks are processes, without MPI. Processes on the same node share memory and talk through
+// Unix-domain sockets; processes on different nodes talk through TCP. If a process ends, the others notice it at once; if it
+// hangs, they notice it after the time-out. Sums have the same bits as with every other communicator (ordered_sum.h).
 #pragma once
 #include <memory>
 #include <string>
@@ -11,26 +11,26 @@ namespace spillway::parallel {
 
 struct SocketOptions {
   int rank = 0, size = 1;
-  /// The address of the rendezvous: unix:NAME (one node only), tcp:HOST:PORT with the host of rank 0, or file:PATH of a file that all nodes
-  /// can read (meeting_place.h).
+  /// Gives the address of the rendezvous: unix:NAME (one node only), tcp:HOST:PORT with the host
+  /// of rank 0, or file:PATH of a file that all nodes can read (meeting_place.h).
   std::string place;
-  /// A secret that all ranks of this run know, which tells them from other runs at the same rendezvous. It is ignored for a file, because
-  /// the file contains a token of its own.
+  /// Gives a secret that all ranks of this run know, which tells them from other runs at the same rendezvous. The
+  /// secret is ignored if the rendezvous is a file, because the file contains a token of its own.
   std::string token = {};
   double timeout_s = 60;
-  /// Seconds in which all ranks must arrive; 0: as long as the time-out.
+  /// Limits the seconds in which all ranks must arrive. 0 means as long as the time-out.
   double meeting_s = 0;
-  /// Seconds in which the process that listens at the rendezvous must give its first answer. After that, this rank tries again, because the
-  /// address may belong to another process by then.
+  /// Limits the seconds in which the process that listens at the rendezvous must give its first answer. After
+  /// that, this rank tries again, because the address may belong to another process by then.
   double first_answer_s = 10;
-  /// If above 0, ranks r with equal r / ranks_per_node count as one node, so that one machine can test the transport between nodes. 0:
-  /// nodes are the real machines.
+  /// If above 0, ranks r with equal r / ranks_per_node count as one node, so that one machine can
+  /// test the transport between nodes. If 0, the nodes are the real machines.
   int ranks_per_node = 0;
 };
 
 /// Waits until all ranks have arrived and returns this process's endpoint in the group of all ranks. The destructors of this endpoint, and
-/// of the endpoints in all groups split from it, wait for those of the other processes. Throws Error(peer), which names the ranks that did
-/// not arrive in time, and Error(usage) for ranks that do not belong together (meeting.h).
+/// of the endpoints in all groups split from it, wait for the destructors in the other processes. Throws Error(peer), which names the ranks
+/// that did not arrive in time, and Error(usage) for ranks that do not belong together (meeting.h).
 std::unique_ptr<Communicator> open_socket_communicator(const SocketOptions& options);
 
 }  // namespace spillway::parallel

@@ -14,8 +14,8 @@ constexpr size_t kHeaderBytes = kMagic.size() + sizeof(u32);
 constexpr int kNamedStrangers = 3;
 constexpr double kPatience_s = 10;  // seconds in which a process must send its words once it has connected
 
-// Returns how many bytes of the frame that begins with `bytes` are still missing; 0 if the frame is complete. Empty if this is not a frame,
-// or if the frame would have more than `most` bytes.
+// Returns how many bytes of the frame that begins with `bytes` are still missing, or 0 if the frame is
+// complete. Returns nothing if this is not a frame, or if the frame would have more than `most` bytes.
 std::optional<size_t> missing(const std::string& bytes, u32 most) {
   if (!kMagic.starts_with(std::string_view(bytes).substr(0, kMagic.size()))) return std::nullopt;
   if (bytes.size() < kHeaderBytes) return kHeaderBytes - bytes.size();
@@ -96,8 +96,8 @@ void Reception::accept_all() {
   for (Door& door : doors_) accept_some(door);
 }
 
-// Accepts at most so many connections that there is room for them; their words are read before more are accepted. If there is no file
-// descriptor for another connection, closes one whose greeting is not complete.
+// Accepts only as many connections as there is room for; their words are read before more are accepted. If
+// there is no file descriptor for another connection, closes one whose greeting is not complete.
 void Reception::accept_some(Door& door) {
   const size_t share = std::max<size_t>(most_ / 2 / doors_.size(), 1);
   for (size_t accepted = 0; accepted < share && door.let_in < most_a_second_;) {
@@ -155,8 +155,8 @@ std::optional<Reception::Visitor> Reception::read_all() {
   return std::nullopt;
 }
 
-// Waits until a connection or bytes arrive, or the deadline passes. Doors that may not accept more connections in this second are not
-// watched until the next second.
+// Waits until a connection or bytes arrive, or the deadline passes. A listening socket that may not
+// accept more connections in this second is not watched until the next second.
 void Reception::wait(Deadline deadline) const {
   std::vector<pollfd> all;
   for (const Door& door : doors_) {

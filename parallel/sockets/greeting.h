@@ -1,5 +1,5 @@
-// The first messages between processes at the rendezvous. A message is a magic word and a few lines of text. A process that sends anything
-// else is treated as a stranger. A process that sends nothing does not delay the others. Not thread-safe.
+// Defines the first messages between processes at the rendezvous. A message is a magic word and a few lines of text. A process that
+// sends anything else is treated as a stranger. A process that sends nothing does not delay the others. Not thread-safe.
 #pragma once
 #include <list>
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace spillway::parallel {
 
-/// Lines of text without line breaks.
+/// Holds lines of text without line breaks.
 using Words = std::vector<std::string>;
 
 bool send_words(const Descriptor& socket, const Words& words, Deadline deadline);
@@ -21,8 +21,8 @@ constexpr u32 kMostWordsBytes = 16u << 20;
 std::optional<Words> receive_words(const Descriptor& socket, Deadline deadline, std::string& why, u32 most = kMostGreetingBytes);
 
 /// Accepts connections and reads short greetings from them. Where the kernel tells which user a process belongs to, only processes of this
-/// user are accepted. A listening socket is called a door. Each door accepts at most `most_a_second` connections in a second; further ones
-/// wait in the door's system queue. With the default, even a full queue is empty a second later. Doors take turns.
+/// user are accepted. Each listening socket accepts at most `most_a_second` connections in a second; further ones wait in the socket's
+/// system queue. With the default, even a full queue is empty a second later. Listening sockets take turns.
 class Reception {
  public:
   static constexpr size_t kMostASecond = 4096;
@@ -36,15 +36,15 @@ class Reception {
     Words words;
     std::string memo;  // the text that was passed to come_again() or await(); "" for a new connection
   };
-  /// Returns the next visitor whose words are complete; empty at the deadline.
+  /// Returns the next visitor whose words are complete, or nothing at the deadline.
   std::optional<Visitor> next(Deadline deadline);
-  /// Waits for the next words of a visitor. next() then returns them together with this memo.
+  /// Waits for the next words of a visitor. next() then returns these words together with this memo.
   void come_again(Descriptor socket, std::string memo);
   /// Waits, however long it takes, for the answer on a connection that this process has opened. next() returns the answer with this memo.
   /// If the connection ended, next() returns the memo without words.
   void await(Descriptor socket, std::string memo);
-  /// Returns a text about strangers for an error message, such as "; 10.0.0.7:4123 connected but uses another protocol"; "" if there were
-  /// none.
+  /// Returns a text about strangers for an error message, such as "; 10.0.0.7:4123
+  /// connected but uses another protocol". The text is "" if there were none.
   std::string strangers() const;
   void note_stranger(const Descriptor& socket, const std::string& what);
   /// Closes all listening sockets and connections.

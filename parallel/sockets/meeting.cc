@@ -57,7 +57,7 @@ struct Handshake {
     words.push_back(secret.proof_of(said(by, words)));
     return words;
   }
-  // Checks the proof, which is the last word, and returns the other words; empty if the proof is wrong.
+  // Checks the proof, which is the last word, and returns the other words, or nothing if the proof is wrong.
   std::optional<Words> proved(const char* by, Words words) const {
     if (words.empty()) return std::nullopt;
     const std::string proof = words.back();
@@ -72,7 +72,7 @@ size_t most_coming(const SocketOptions& options) { return 2 * static_cast<size_t
 
 std::string in_time(const SocketOptions& options) { return "within " + format_duration(options.meeting_s); }
 
-// Rank 0, which waits at the address of the rendezvous for the other ranks.
+// The Host is rank 0, which waits at the address of the rendezvous for the other ranks.
 class Host {
  public:
   Host(const SocketOptions& options, const Introduction& me, const std::string& token, MeetingPlace& place)
@@ -189,7 +189,7 @@ class Host {
   std::vector<std::optional<Guest>> all_;
 };
 
-// A rank other than 0. It tries again until rank 0 listens at the address, because at first nobody or another run may listen there.
+// A Guest is a rank other than 0. It tries again until rank 0 listens at the address, because at first nobody or another run may listen.
 class Guest {
  public:
   Guest(const SocketOptions& options, const Introduction& me, const MeetingPlace& place) : options_(options), me_(me), place_(place) {}

@@ -1,5 +1,6 @@
-// The address at which ranks that are processes find each other: rank 0 listens there, and the others connect to it. It is unix:NAME on one
-// node, tcp:HOST:PORT, or file:PATH. The last is a file that all nodes can read; rank 0 writes its addresses into it. Not thread-safe.
+// A MeetingPlace is the address at which ranks that are processes find each other: rank 0 listens there, and the others connect to it. It
+// is unix:NAME on one node, tcp:HOST:PORT, or file:PATH. The last is a file that all nodes can read; rank 0 writes its addresses into the
+// file. Not thread-safe.
 #pragma once
 #include <sys/types.h>
 
@@ -26,8 +27,8 @@ class MeetingPlace {
   /// Returns true if rank 0 makes the token itself and writes it into the file, from which the others read it.
   bool tells_token() const { return kind_ == Kind::file; }
 
-  /// Called by rank 0: listens at this address. `token` is the secret that the others must know; it is written into the file if there is
-  /// one. Throws Error(usage), which says why this failed, such as a process that already listens there.
+  /// Listens at this address. Called by rank 0. `token` is the secret that the others must know; if the address is a file, the token
+  /// is written into it. Throws Error(usage), which says why this failed, such as a process that already listens there.
   std::vector<Descriptor> open(const std::string& token);
   void close();
 
@@ -35,7 +36,7 @@ class MeetingPlace {
     Descriptor socket;
     std::string token;  // the token from the file or, if there is no file, the one that was passed in
   };
-  /// Called by the other ranks: makes one attempt to connect. If nobody listens there yet, returns no socket and sets `why` to the reason.
+  /// Makes one attempt to connect. Called by all ranks but 0. If nobody listens there yet, returns no socket and sets `why` to the reason.
   Reached reach(const std::string& token, Deadline deadline, std::string& why) const;
 
  private:

@@ -1,5 +1,5 @@
-// A secret that only the ranks of a run know. A rank can prove that it knows the secret without sending it. A proof is an HMAC-SHA-512-256
-// of libsodium (https://doc.libsodium.org, crypto_auth). Plain values; thread-safe.
+// A Secret is known only to the ranks of a run. A rank can prove that it knows the secret without sending it. A proof is
+// an HMAC-SHA-512-256 of libsodium (https://doc.libsodium.org, crypto_auth). Plain values; thread-safe.
 #pragma once
 #include <string>
 #include <vector>

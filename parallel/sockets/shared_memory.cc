@@ -26,7 +26,7 @@ namespace {
 SharedMemory SharedMemory::make(i64 bytes) {
   Descriptor file(memfd_create("spillway", MFD_CLOEXEC));
   if (!file) refused("memfd_create", bytes, errno);
-  // Reserves the memory now. Otherwise, if memory runs out, a later access would end the process with SIGBUS.
+  // Reserves the memory when it is made. Otherwise, if memory runs out, a later access would end the process with SIGBUS.
   if (const int error = posix_fallocate(file.get(), 0, bytes); error != 0) refused("allocation", bytes, error);
   return of(std::move(file), bytes);
 }

@@ -1,5 +1,6 @@
-// Memory that processes on the same node share. It has no name in a file system, and it is freed when the last process that maps it ends,
-// even if that process is killed. It counts against a memory limit, but not against the size of /dev/shm. Not thread-safe.
+// A SharedMemory is memory that processes on the same node share. It has no name in a file system, and it is freed when the last process
+// that maps it ends, even if that process is killed. It counts against a memory limit, but not against the size of /dev/shm. Not
+// thread-safe.
 #pragma once
 #include <span>
 

@@ -49,7 +49,7 @@ bool move_all(const Descriptor& socket, short events, size_t count, Deadline dea
   return true;
 }
 
-// A message of one byte that carries a file descriptor.
+// A Parcel is a message of one byte that carries a file descriptor.
 struct Parcel {
   char byte = 'd';
   iovec piece{&byte, 1};
@@ -198,7 +198,7 @@ Descriptor try_connect(const SocketAddress& address, Deadline deadline, std::str
     set_for_speed(made.get(), address.family());
     return made;
   }
-  // Here EAGAIN means that the queue of the Unix-domain socket that listens is full.
+  // On a Unix-domain socket, connect() fails with EAGAIN if the queue of the listening socket is full.
   why = error == EAGAIN ? "the process that listens there accepts no connections, or too many connections are waiting already"
                         : std::strerror(error);
   return {};

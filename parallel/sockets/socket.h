@@ -1,6 +1,6 @@
-// Stream sockets, within a node (Unix-domain with abstract names) and between nodes (TCP). No call blocks beyond its deadline. Sockets are
-// closed on exec and when their owner is destroyed. They serve the wire over sockets (communicator_sockets.h). Plain values; no shared
-// state.
+// Provides stream sockets, within a node (Unix-domain with abstract names) and between nodes (TCP). No call
+// blocks beyond its deadline. Sockets are closed on exec and when their owner is destroyed. They serve the
+// wire over sockets (communicator_sockets.h). Plain values; no shared state.
 #pragma once
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -18,12 +18,12 @@ namespace spillway::parallel {
 
 using Deadline = std::chrono::steady_clock::time_point;
 Deadline deadline_in(double seconds);
-/// Returns the milliseconds until the deadline, as a timeout for poll(); 0 if the deadline has passed.
+/// Returns the milliseconds until the deadline, as a timeout for poll(), or 0 if the deadline has passed.
 int milliseconds_until(Deadline deadline);
 /// Returns true if this error of a non-blocking call only means that the call should be repeated later.
 bool will_pass(int error);
 
-/// Delays between attempts. The first is 5 ms; they grow up to half a second.
+/// Makes the pauses between attempts. The first pause is 5 ms; later ones grow up to half a second.
 class Pauses {
  public:
   Deadline next();
@@ -34,10 +34,10 @@ class Pauses {
 
 class SocketAddress {
  public:
-  /// Returns an abstract name as an address. It is valid in this node's network namespace and freed when its socket is closed. For an empty
-  /// name the system chooses a free one.
+  /// Returns an abstract name as an address. The name is valid in this node's network namespace and
+  /// freed when its socket is closed. For an empty name the system chooses a free one.
   static SocketAddress abstract(const std::string& name);
-  /// Resolves a numeric address or a host name; the result is empty if that fails.
+  /// Resolves a numeric address or a host name. The result is empty if that fails.
   static std::vector<SocketAddress> resolve(const std::string& host, int port);
   static SocketAddress any(int family, int port);
   static SocketAddress of_this_end(const Descriptor& socket);
@@ -50,7 +50,7 @@ class SocketAddress {
   int family() const { return storage_.ss_family; }
   int port() const;
   SocketAddress with_port(int port) const;
-  /// Returns for example "10.0.0.1:29500" or "[::1]:29500", or the name of an abstract address.
+  /// Returns the address as text: for example "10.0.0.1:29500" or "[::1]:29500", or the name of an abstract address.
   std::string text() const;
   /// Returns the host part, without the port.
   std::string host() const;
@@ -60,18 +60,18 @@ class SocketAddress {
   socklen_t bytes_ = 0;
 };
 
-/// These return an empty descriptor on failure, and then `error` is the system's error number or `why` its text.
+/// try_listen() and try_connect() return an empty descriptor on failure, and set `error` to the system's error number or `why` to its text.
 Descriptor try_listen(const SocketAddress& address, int& error);
 Descriptor try_connect(const SocketAddress& address, Deadline deadline, std::string& why);
 Descriptor accept_from(const Descriptor& listener);
-/// Returns true if the process at the other end of a Unix-domain socket belongs to this user, according to the kernel (SO_PEERCRED). Always
-/// true for other kinds of sockets.
+/// Returns true if the process at the other end of a Unix-domain socket belongs to this user,
+/// according to the kernel (SO_PEERCRED). Always returns true for other kinds of sockets.
 bool is_of_this_user(const Descriptor& socket);
 
-/// Both transfer all `count` bytes. They return false if the deadline passes before that, or if the other end is gone.
+/// send_all() and receive_all() transfer all `count` bytes. They return false if the deadline passes earlier, or if the other end is gone.
 bool send_all(const Descriptor& socket, const void* bytes, size_t count, Deadline deadline);
 bool receive_all(const Descriptor& socket, void* bytes, size_t count, Deadline deadline);
-/// Pass a file descriptor to another process on this node, or receive one from it.
+/// send_descriptor() passes a file descriptor to another process on this node, and receive_descriptor() receives one there.
 bool send_descriptor(const Descriptor& socket, int fd, Deadline deadline);
 Descriptor receive_descriptor(const Descriptor& socket, Deadline deadline);
 

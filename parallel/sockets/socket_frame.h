@@ -1,5 +1,5 @@
-// The frame format of a link (socket_link.h): a header of 32 bytes, followed by as many bytes as the header says. Plain values. The binary
-// layout may differ between builds and kinds of machine; this is no problem, since all ranks of a run use the same build.
+// Defines the frame format of a link (socket_link.h): a header of 32 bytes, followed by as many bytes as the header says. Plain values. The
+// binary layout may differ between builds and kinds of machine; this is no problem, since all ranks of a run use the same build.
 #pragma once
 #include "base/types.h"
 #include "parallel/comm/wire.h"

@@ -154,7 +154,7 @@ void SocketLink::read() {
   if (!end_) parse();  // parses what arrived last, which must not wait until the other rank sends more
 }
 
-// Reads once from the socket. If much is left for the current destination, reads directly into it, else into the inbox.
+// Reads once from the socket. If much is left for the current destination, reads directly into it, and otherwise into the inbox.
 bool SocketLink::read_some(i64& budget) {
   std::span<std::byte> to = reading_ ? room() : std::span<std::byte>();
   const bool direct = std::ssize(to) >= kInboxBytes;
@@ -219,7 +219,7 @@ bool SocketLink::begin(const SocketFrame& frame) {
   return true;
 }
 
-// Returns where the next bytes of the current frame are stored; empty if the receive that they belong to was dropped.
+// Returns where the next bytes of the current frame are stored, or nothing if the receive that they belong to was dropped.
 std::span<std::byte> SocketLink::room() {
   const auto left = static_cast<size_t>(left_);
   if (reading_->kind == SocketFrame::Kind::letter) return std::span(letter_).last(left);

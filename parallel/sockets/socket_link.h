@@ -1,6 +1,6 @@
-// The stream of frames between this rank and one other rank. It carries letters and data. Data is sent only once the receiver has announced
-// a buffer for it, so no data has to be stored on the way. Once a ticket is done or dropped, its buffer is no longer used, even in the
-// middle of a frame. Used by one thread at a time; nothing blocks.
+// A SocketLink is the stream of frames between this rank and one other rank. It carries letters and data. Data is sent only once
+// the receiver has announced a buffer for it, so no data has to be stored on the way. Once a ticket is done or dropped, its
+// buffer is no longer used, even in the middle of a frame. Used by one thread at a time; nothing blocks.
 #pragma once
 #include <array>
 #include <deque>
@@ -16,7 +16,7 @@ namespace spillway::parallel {
 class SocketLink {
  public:
   using Ticket = Wire::Ticket;
-  /// `share_bytes`: about the most bytes that one call of read() or write() transfers.
+  /// One call of read() or write() transfers about `share_bytes` at most.
   explicit SocketLink(Descriptor socket, i64 share_bytes = 8 * kMiB);
 
   void post(const std::vector<std::byte>& letter);
@@ -25,21 +25,21 @@ class SocketLink {
   bool is_done(Ticket ticket);
   void drop(Ticket ticket);
 
-  /// These transfer as much as the socket accepts or provides now, up to about share_bytes. Letters that have arrived are then in
-  /// letters().
+  /// read() and write() transfer as much as the socket accepts or provides now, up to about
+  /// share_bytes. After read(), letters() holds the letters that have arrived.
   void read();
   void write();
   std::deque<std::vector<std::byte>>& letters() { return letters_; }
   bool has_to_write() const { return !end_ && !write_is_closed_ && (writing_ || !outbox_.empty() || !sending_.empty()); }
   bool all_posted() const { return end_ || write_is_closed_ || (outbox_.empty() && !(writing_ && writing_->ticket == 0)); }
 
-  /// Returns why no more data can arrive; empty as long as the other rank is connected.
+  /// Returns why no more data can arrive, or nothing as long as the other rank is connected.
   const std::optional<std::string>& end() const { return end_; }
   /// Returns true if the other rank has announced that it leaves, so the end of its connection is not a failure.
   bool said_farewell() const { return said_farewell_; }
   int descriptor() const { return socket_.get(); }
 
-  /// Ends the link: nothing more is read or written.
+  /// Ends the link, so that nothing more is read or written.
   void end(const std::string& why);
   void say_farewell();
   bool is_answered() const { return is_answered_ || said_farewell_ || end_; }
@@ -65,7 +65,7 @@ class SocketLink {
     u64 ticket;
     i64 bytes;
   };
-  // The frame that is being written. It consists of bytes of the outbox, or of a header and a part of a ticket's buffer.
+  // Describes the frame that is being written. It consists of bytes of the outbox, or of a header and a part of a ticket's buffer.
   struct Writing {
     std::vector<std::byte> owned;
     Ticket ticket = 0;  // 0: the whole frame is in `owned`

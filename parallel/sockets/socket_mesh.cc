@@ -13,9 +13,9 @@ namespace {
 constexpr double kOneTry_s = 2;
 constexpr const char *kLink = "link", *kLinked = "linked";
 
-// Each rank connects to the ranks with lower numbers and accepts connections from those with higher numbers. Both happen at the same time:
-// while a rank waits for others to accept it, it accepts connections itself. It tries again if a rank could not accept it because too many
-// strangers had connected there.
+// Each rank connects to the ranks with lower numbers and accepts connections from those with higher numbers. Both
+// happen at the same time: while a rank waits for others to accept it, it accepts connections itself. A rank tries
+// again if another rank could not accept it because too many strangers had connected there.
 class Mesh {
  public:
   Mesh(const SocketOptions& options, const Roster& roster, const Secret& secret, Reception reception, i64 memory_bytes)
@@ -44,7 +44,7 @@ class Mesh {
   }
 
  private:
-  // How far this rank has come in connecting to one rank with a lower number.
+  // Records how far this rank has come in connecting to one rank with a lower number.
   struct Way {
     bool is_asked = false;  // this rank has connected and waits for the other rank's answer
     Deadline next_try{};
@@ -53,12 +53,12 @@ class Mesh {
   };
 
   size_t me() const { return static_cast<size_t>(options_.rank); }
-  // The words that a rank proves to another one. They contain the session, so they are valid for this run only.
+  // Returns the words that a rank proves to another one. They contain the session, so they are valid for this run only.
   Words said(const char* what, int from, int to) const { return {what, roster_.session, std::to_string(from), std::to_string(to)}; }
   std::string proof_of(const char* what, int from, int to) const { return secret_.proof_of(said(what, from, to)); }
   bool is_near(int rank) const { return all_[static_cast<size_t>(rank)].node == all_[me()].node; }
 
-  // Tries to connect to all ranks whose next attempt is due. Returns when the next attempt is due.
+  // Tries to connect to all ranks whose next attempt is due. Returns the time at which another attempt becomes due.
   Deadline connect_those_due() {
     Deadline next = deadline_;
     for (int r = 0; r < options_.rank; ++r) {

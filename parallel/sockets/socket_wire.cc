@@ -24,8 +24,8 @@ void check(int status, const char* call) {
   if (status < 0) throw Error(ErrorCode::io, fmt::format("[sockets] expected {} to succeed, got \"{}\"", call, std::strerror(errno)));
 }
 
-// Raises the limit of open files. A rank needs one descriptor for the socket to each other rank and one for the memory of each rank on its
-// node. During the rendezvous it also needs descriptors for the connections at two doors.
+// Raises the limit of open files. A rank needs one descriptor for the socket to each other rank and one for the memory of each
+// rank on its node. During the rendezvous it also needs descriptors for the connections at two listening sockets.
 void make_room_for_descriptors(int ranks) {
   const auto n = static_cast<rlim_t>(ranks);
   const rlim_t least = 2 * n + 256, wanted = 5 * n + 512;
@@ -171,8 +171,8 @@ bool SocketWire::all_posted() {
   return std::all_of(links_.begin(), links_.end(), [](const auto& link) { return !link || link->all_posted(); });
 }
 
-// Closing one's end at once could discard what was written last. So each rank waits until the other one has answered its farewell or is
-// gone.
+// Closing this rank's end at once could discard what was written last. So each rank
+// waits until the other one has answered its farewell or is gone.
 void SocketWire::close() {
   const Deadline deadline = deadline_in(kClosing_s);
   for (const auto& link : links_) {

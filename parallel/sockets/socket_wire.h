@@ -1,5 +1,6 @@
-// The wire (wire.h) over sockets and shared memory. It has a link to every other rank, and queues for what this rank sends to itself. It
-// polls all links together and handles only those on which something has happened. Used by one thread at a time; only close() blocks.
+// A SocketWire is the wire (wire.h) over sockets and shared memory. It has a link to every other rank, and queues for what this rank sends
+// to itself. It polls all links together and handles only those on which something has happened. Used by one thread at a time; only close()
+// blocks.
 #pragma once
 #include <memory>
 #include <unordered_map>
@@ -29,7 +30,7 @@ class SocketWire final : public Wire {
   void close() override;
 
  private:
-  // A send or receive between this rank and itself.
+  // Describes a send or receive between this rank and itself.
   struct Own {
     Ticket ticket;
     std::span<const std::byte> from;

@@ -20,7 +20,7 @@ constexpr size_t kWindowsWritten = 2;  // number of windows that are being writt
 
 size_t bytes_of(const offload::Blob& blob, TileRange range) { return static_cast<size_t>(range.count() * blob.tile_bytes()); }
 
-// Whole tiles that are moved and verified together. `begin` is where they begin in the bytes of the whole range.
+// Describes whole tiles that are moved and verified together. `begin` is where they begin in the bytes of the whole range.
 struct Window {
   TileRange range;
   size_t begin = 0, bytes = 0;
@@ -44,7 +44,7 @@ ModelState::ModelState(const Plan& plan, const Resources& resources) : plan_(pla
   if (plan.on_gpu()) queues_.emplace(Device::cuda(resources.gpu));
   if (plan.uses(Tier::nvme)) open_store();
   const optim::StateFormat& format = plan.scheduling.format;
-  for (const Group& g : plan.layout.groups) {  // first the blobs that a restart recovers, then those that it may place differently
+  for (const Group& g : plan.layout.groups) {  // makes first the blobs that a restart recovers, then those that it may place differently
     const Tier weights = plan.placement.parameters[g.id], state = plan.placement.optimizer[g.id];
     optimizer_.emplace_back();
     weights_.push_back(make(weights, fmt::format("weights of group {}", g.id), plan.held_weights(g), format.weight_tile_bytes(),
@@ -124,7 +124,7 @@ std::unique_ptr<offload::Blob> ModelState::make(Tier tier, const std::string& wh
   return offload::make_memory_blob(tier, pool, what, tiles, tile_bytes, slots, traffic_, queues());
 }
 
-// Requests all windows at the same time, and verifies those that have arrived while the others are being read.
+// Requests all windows (ranges of tiles) at the same time, and verifies those that have arrived while the others are being read.
 double ModelState::read(offload::Blob& blob, TileRange range, std::span<std::byte> into) {
   std::deque<Pending> reads;
   double moving_us = microseconds_of([&] {
@@ -140,8 +140,8 @@ double ModelState::read(offload::Blob& blob, TileRange range, std::span<std::byt
   return moving_us;
 }
 
-// Writes only a few windows at the same time. A burst of writes would delay the writes of the optimizer's Steps, and with them the reads of
-// later Steps.
+// Writes only a few windows (ranges of tiles) at the same time. A burst of writes would delay
+// the writes of the optimizer's Steps, and with them the reads of later Steps.
 double ModelState::write(offload::Blob& blob, TileRange range, std::span<const std::byte> from) {
   std::deque<Pending> writes;
   double moving_us = 0;
@@ -166,7 +166,7 @@ void ModelState::verify(offload::Blob& blob, TileRange range, u64 generation, st
     if (e.code() != ErrorCode::io) throw;
     first = e.what();
   }
-  // If this second read fails with an I/O error, that does not mean that the bytes are damaged, so the store stays valid.
+  // Reads the bytes a second time. An I/O error of this read does not mean that the bytes are damaged, so the store stays valid then.
   blob.read(range, generation, bytes, {.priority = offload::Priority::urgent}).wait();
   try {
     blob.verify(range, generation, bytes);
@@ -213,7 +213,7 @@ std::vector<TileRange> ModelState::pieces(TileRange tiles, bool staged) const {
   return all;
 }
 
-// A chunk of a group's weights and state, either where it lies or in a buffer of the ring.
+// Describes a chunk of a group's weights and state, either where the chunk lies or in a buffer of the ring.
 struct ModelState::Piece {
   struct Part {
     offload::Blob* blob = nullptr;

@@ -1,7 +1,7 @@
 // Stores a model's weights, gradient accumulators and optimizer state. Each group has one blob per kind of data, in the tier of that data.
 // All data on nvme lies in one store, with checksums, and with generations that remain when the process ends. This class stamps everything
 // that leaves memory with a checksum, and verifies it when it comes back. Thread safety is that of Blob, except that publish(), scan(),
-// fill() and commit() are called only while no step's lanes run; commit() is also called on the optimizer lane.
+// fill() and commit() are called only while no instructions run; commit() is also called on the optimizer thread.
 #pragma once
 #include <functional>
 #include <map>
@@ -45,41 +45,41 @@ class ModelState {
   /// Error(data) if a newer version of the program wrote the store.
   ModelState(const Plan& plan, const Resources& resources);
 
-  /// Returns the record of the last commit of a run that died, if the plan keeps all weights and optimizer state on nvme and they were
-  /// found. Nothing needs to be loaded then. Otherwise empty.
+  /// Returns the record of the last commit of a run that died, if the plan keeps all weights and optimizer state
+  /// on nvme and they were found. Nothing needs to be loaded then. Returns nothing otherwise.
   const std::optional<std::string>& recovered() const { return recovered_; }
-  /// Returns why nothing was recovered; empty if something was recovered, or if the plan stores nothing on nvme.
+  /// Returns why nothing was recovered. The text is empty if something was recovered, or if the plan stores nothing on nvme.
   std::string why_not_recovered() const;
-  /// Returns NvmeStore::moved(): one line on the files that were moved when the store was opened; usually empty.
+  /// Returns NvmeStore::moved(): one line on the files that were moved when the store was opened. The line is usually empty.
   std::string store_moved() const { return store_ ? store_->moved() : ""; }
-  /// Reads everything that was recovered and verifies it. Returns a text about what differs from what was written; empty if nothing does.
-  /// If something differs, a restart no longer finds this state. Throws Error(io) if bytes cannot be read.
+  /// Reads everything that was recovered and verifies it. Returns a text about what differs from what was written, or an empty text if
+  /// nothing does. If something differs, a restart no longer finds this state. Throws Error(io) if bytes cannot be read.
   std::string damage_of_recovered();
   /// Discards the state that was recovered, so that fill() may write.
   void forget_recovered();
 
   offload::Blob& weights(u16 group) { return *weights_[group]; }
-  /// Returns the accumulator of this use. It must be stored in a tier (Plan::gradient_rests).
+  /// Returns the gradient accumulator of this use of a group. It must be stored in a tier (Plan::gradient_rests).
   offload::Blob& gradients(u16 group, u8 use) { return *gradients_.at({group, use}); }
-  /// Returns the optimizer state of the group; null if it has none (Plan::has_state).
+  /// Returns the optimizer state of the group, or null if the group has none (Plan::has_state).
   offload::Blob* optimizer(u16 group) { return optimizer_[group].get(); }
-  /// Returns the blob on nvme for a block's activations. Each tile of it holds those of one micro-batch.
+  /// Returns the blob on nvme for a block's activations. Each tile of the blob holds the activations of one micro-batch.
   offload::Blob& activations(u16 block) { return *activations_.at(block); }
 
-  /// The generation that readers see. A step writes the next one. In a blob with one slot, both generations are the same bytes.
+  /// Returns the generation that readers see. A step writes the next one. In a blob with one slot, both generations are the same bytes.
   u64 generation() const { return generation_; }
   void publish() { ++generation_; }
 
-  /// Read or write a range of a blob as Blob does. In addition they wait until that is done, verify what was read, and stamp what is
-  /// written. Both return the microseconds for which the bytes were being moved.
+  /// read() and write() move a range of a blob as Blob does. In addition they wait until the move is done, verify what
+  /// was read, and stamp what is written. Both return the microseconds for which the bytes were being moved.
   double read(offload::Blob& blob, TileRange range, std::span<std::byte> into);
   double write(offload::Blob& blob, TileRange range, std::span<const std::byte> from);
   /// Verifies the checksums of what was read into `bytes`. If they do not match, reads the bytes once more into the same place. Throws if
   /// they still do not match. If the bytes belong to a committed generation, the store is then invalidated too, so that a restart continues
   /// from the checkpoint. An I/O error alone does not invalidate the store.
   void verify(offload::Blob& blob, TileRange range, u64 generation, std::span<std::byte> bytes);
-  /// Returns a text about bytes that matched only when verify() read them again: which bytes, and how often since the last call. Usually
-  /// empty.
+  /// Returns a text about bytes that matched only when verify() read them again: which
+  /// bytes, and how often since the last call. The text is usually empty.
   std::string take_rereads();
 
   /// Commits a generation whose writes to nvme have all completed. A restart then finds this generation, with `record`. Does nothing unless
@@ -92,22 +92,22 @@ class ModelState {
   using Scan = std::function<void(TileRange, std::span<const std::byte> weights, std::span<const std::byte> state)>;
   using Fill = std::function<void(TileRange, std::span<std::byte> weights, std::span<std::byte> state)>;
   void scan(u16 group, const Scan& body);
-  /// Scans only these ranges, in a generation that still exists. If the data has to be staged, no range may be longer than a staging
+  /// Scans only `ranges`, in a generation that still exists. If the data has to be staged, no range may be longer than a staging
   /// buffer.
   void scan(u16 group, std::span<const TileRange> ranges, u64 generation, const Scan& body);
-  /// Scans only the weights of these tiles.
+  /// Scans only the weights of `tiles`.
   void scan_weights(u16 group, TileRange tiles, const Scan& body);
   void fill(u16 group, const Fill& body);
 
-  /// Returns the queues for copies to and from the GPU; null if the CPU computes.
+  /// Returns the queues for copies to and from the GPU, or null if the CPU computes.
   const offload::GpuCopyQueues* queues() const { return queues_ ? &*queues_ : nullptr; }
-  /// Memory of Plan::whole_bytes and of Plan::whole_gpu_bytes, for Steps of parameters that are stepped as a whole. Used by the optimizer
-  /// lane.
+  /// whole() and whole_on_gpu() return the memory of Plan::whole_bytes and Plan::whole_gpu_bytes, for
+  /// Steps of parameters that are stepped as a whole. Used by the optimizer thread.
   std::byte* whole() const { return whole_.data(); }
   std::byte* whole_on_gpu() const { return whole_on_gpu_.data(); }
   offload::StagingRing* staging() { return staging_ ? &*staging_ : nullptr; }
   offload::Traffic& traffic() { return traffic_; }
-  /// Returns the size of the store's files; 0 if nothing lies on nvme.
+  /// Returns the size of the store's files, or 0 if nothing lies on nvme.
   i64 nvme_bytes() const { return store_ ? store_->bytes() : 0; }
 
  private:

@@ -9,7 +9,7 @@
 // thread in every tier. If the save is so slow that the Steps would have to wait longer than allowed, they leave pieces on nvme behind,
 // whose bytes stay valid for one more step, and the snapshot's thread reads these pieces later.
 //
-// Thread safety: before() and hand_over() are called on the optimizer lane, step_ended() and drain() while no lane runs. All other
+// Thread safety: before() and hand_over() are called on the optimizer thread, step_ended() and drain() while no instructions run. All other
 // functions may be called from any thread.
 #pragma once
 #include <chrono>
@@ -25,27 +25,27 @@ namespace spillway::parallel {
 class Snapshot {
  public:
   using Visit = std::function<void(u16 group, TileRange, std::span<const std::byte> weights, std::span<const std::byte> state)>;
-  /// Calls `visit` once for every piece, as soon as the piece is available. The order is arbitrary.
+  /// A Tiles function calls `visit` once for every piece, as soon as the piece is available. The order is arbitrary.
   using Tiles = std::function<void(const Visit& visit)>;
-  /// Writes the checkpoint. Runs on the snapshot's thread. If it throws, the exception becomes the error of the outcome.
+  /// A Save function writes the checkpoint. It runs on the snapshot's thread. An exception in it becomes the error of the outcome.
   using Save = std::function<void(const Tiles& tiles)>;
   static constexpr double kPatient = std::numeric_limits<double>::infinity();
 
   struct Outcome {
-    double blocked_s = 0;  // seconds for which Steps waited for room in the queue, or for a piece that was being read
+    double blocked_s = 0;  // seconds for which optimizer Steps waited for room in the queue, or for a piece that was being read
     double writing_s = 0;  // seconds for which the save worked, without its pauses and without waiting for pieces
     double seconds = 0;    // seconds from the snapshot's beginning to its end
-    i64 left_behind = 0;   // number of pieces on nvme that Steps left behind, so that they were read once more
+    i64 left_behind = 0;   // number of pieces on nvme that optimizer Steps left behind, so that they were read once more
     std::exception_ptr error;
   };
 
   /// Begins a snapshot of the state's current generation. No update may be deferred at this time. Each buffer of `queue` must have room for
-  /// a piece. `patience_s`: for how long, in all, Steps may wait for the sake of pieces whose bytes stay valid for one more step.
+  /// a piece. `patience_s`: for how long, in all, optimizer Steps may wait for the sake of pieces whose bytes stay valid for one more step.
   Snapshot(const Plan& plan, ModelState& state, offload::StagingRing& queue, Save save, double patience_s = kPatient);
   /// Cancels a save that has not ended: when it asks for another piece, an exception is thrown in it.
   ~Snapshot();
 
-  /// A copy of a piece, on its way through the queue to the save.
+  /// Holds a copy of a piece, on its way through the queue to the save.
   struct Copy {
     /// Copies tile `tile` of the piece into the buffer.
     void put(i64 tile, std::span<const std::byte> weight_tile, std::span<const std::byte> state_tile);
@@ -54,16 +54,16 @@ class Snapshot {
     std::span<std::byte> weights, state;  // parts of the lease's buffer
   };
 
-  /// Called before a Step updates this chunk from generation `from`. If the Step itself will read the piece that this chunk is, returns a
-  /// Copy, which the Step must fill and pass to hand_over(). If the piece would otherwise be overwritten, it is copied before this call
-  /// returns. Waits for room in the queue.
+  /// Called before an optimizer Step updates this chunk from generation `from`. If the Step itself will read the piece
+  /// that this chunk is, returns a Copy, which the Step must fill and pass to hand_over(). If the piece would
+  /// otherwise be overwritten, it is copied before this call returns. Waits for room in the queue.
   std::optional<Copy> before(const Bucket& bucket, TileRange range, u64 from);
   void hand_over(Copy copy);
-  /// Called after a step, when the state may have advanced to the next generation. From now on the pieces that Steps left behind may be
-  /// read.
+  /// Called after a step, when the state may have advanced to the next generation. After
+  /// this call the pieces that optimizer Steps left behind may be read.
   void step_ended();
 
-  /// Passes all pieces that are left to the save, reads those on nvme for this, and waits until the save has ended.
+  /// Passes all pieces that are left to the save, reading those on nvme, and waits until the save has ended.
   void drain();
   /// Returns true once the save has ended; outcome() does not change after that.
   bool over() const;
@@ -96,9 +96,9 @@ class Snapshot {
   std::vector<Stage> stages_;  // stage of each piece
   std::deque<Copy> queue_;
   size_t left_;          // number of pieces that have not been passed to the save yet
-  size_t unwalked_;      // number of pieces to which next_in_place(), which goes from the last piece to the first, has not come yet
-  bool passed_ = false;  // the Steps that start from this generation have gone over all pieces
-  bool wanted_ = false;  // true while a Step waits for a piece
+  size_t unwalked_;      // number of pieces that next_in_place() has not come to yet; it goes from the last piece to the first
+  bool passed_ = false;  // the optimizer Steps that start from this generation have gone over all pieces
+  bool wanted_ = false;  // true while an optimizer Step waits for a piece
   bool draining_ = false, given_up_ = false, over_ = false;
   double idle_s_ = 0;
   Outcome outcome_;

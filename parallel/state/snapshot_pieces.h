@@ -1,5 +1,6 @@
-// The pieces of one generation of the state, and where their bytes lie. A piece is a chunk of frozen weights, or a chunk of a bucket's
-// tiles as the Stepper updates them. Some pieces have no optimizer state. The Snapshot decides when a piece may be read. Thread-safe.
+// Lists the pieces of one generation of the state, and where their bytes lie. A piece is a chunk of frozen weights, or a chunk of a
+// bucket's tiles as the Stepper updates them. Some pieces have no optimizer state. The Snapshot decides when a piece may be read.
+// Thread-safe.
 #pragma once
 #include <limits>
 
@@ -26,17 +27,18 @@ class SnapshotPieces {
 
   /// Returns true if this rank saves the piece. If several ranks step the same tiles, each of them saves its own part of the tiles.
   bool saved(size_t number) const;
-  /// Returns true if no Step updates the group.
+  /// Returns true if no optimizer Step updates the group.
   bool frozen(u16 group) const { return plan_.layout.groups[group].frozen; }
-  /// Returns true if some data of the group lies on nvme. A Step that starts from this generation then reads it into the staging ring.
+  /// Returns true if some data of the group lies on nvme. An optimizer Step that starts
+  /// from this generation then reads that data into the staging ring.
   bool staged(u16 group) const;
-  /// Returns true if the CPU can address all of the group's data. If it cannot, pieces are copied before they are read.
+  /// Returns true if the CPU can address all of the group's data. Pieces of other groups are copied before they are read.
   bool visible(u16 group) const;
-  /// Returns the generation from which that Step starts which is the first to overwrite bytes of the group's pieces.
+  /// Finds the first optimizer Step that overwrites bytes of the group's pieces. Returns the generation from which that Step starts.
   u64 written_over_by(u16 group) const;
   size_t weight_bytes(size_t number) const { return bytes(number, state_.weights(pieces_[number].group)); }
   size_t state_bytes(size_t number) const;
-  /// These return the piece's bytes where they lie in memory. The group must be visible().
+  /// weights() and state() return the piece's bytes where they lie in memory. The group must be visible().
   std::span<const std::byte> weights(size_t number) const;
   std::span<const std::byte> state(size_t number) const;
   /// Copies the piece's bytes, in whatever tier they lie, and verifies their checksums.

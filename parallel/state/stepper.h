@@ -2,7 +2,7 @@
 // where it lies (in place if there is one slot). Data on nvme flows through the staging ring: some chunks are read ahead, one is computed,
 // and the others are being written. If all data lies on a GPU, the GPU updates it, on the queue of the current stream. If only some data
 // lies on a GPU, that data flows through the ring too. When step() returns, writes may still be in progress; land() and drain() wait for
-// them. Used by the optimizer lane. The update itself runs on the threads of the current stream.
+// them. Used by the optimizer thread. The update itself runs on the threads of the current stream.
 //
 // A parameter that its rule steps as a whole takes two passes. The first pass gathers its update direction from the gradient and the state
 // (and the weight) into planned memory, where it is computed (stepper_matrices.cc). The second pass moves the parameter's tiles in this
@@ -19,15 +19,15 @@
 
 namespace spillway::parallel {
 
-/// A learning rate and a weight decay for some parameters, if they differ from those of all others.
+/// Holds a learning rate and a weight decay for some parameters, if they differ from those of all others.
 struct OwnRates {
   double learning_rate = 0;
   std::optional<double> weight_decay;  // weight decay of all these parameters; empty: the decay in the settings, where that applies
-  // number of updates before these parameters were trained; Update::t minus this is the number of their own updates
+  // Counts the updates before these parameters were trained. Update::t minus this is the number of their own updates.
   i64 updates_before = 0;
 };
 
-/// Everything that one update needs, except for the data.
+/// Holds everything that one update needs, except for the data.
 struct Update {
   optim::RuleSettings settings = optim::AdamSettings{.decoupled_weight_decay = true};  // settings of the rule that the state format has
   double learning_rate = 0;                                                            // replaces the learning rate in the settings
@@ -44,24 +44,24 @@ class Stepper {
  public:
   Stepper(const Plan& plan, ModelState& state) : plan_(plan), state_(state) {}
 
-  /// Updates these tiles of the bucket's group from generation `from` to from + 1. `gradient`: the gradient of all tiles of the group that
-  /// this rank steps, if it stayed in memory; if empty, the gradient is read from its blob. Returns the microseconds for which it waited
-  /// for transfers.
+  /// Updates these tiles of the bucket's group from generation `from` to from + 1. `gradient` is the gradient
+  /// of all tiles of the group that this rank steps, if it stayed in memory; if `gradient` is empty, the
+  /// gradient is read from its blob. Returns the microseconds of waiting for transfers.
   double step(const Bucket& bucket, TileRange tiles, const Update& update, u64 from, std::span<std::byte> gradient);
-  /// Returns true if step() only puts the update of this bucket on the queue of the current stream. `given`: the gradient is passed to
-  /// step().
+  /// Returns true if step() only puts the update of this bucket on the queue of the
+  /// current stream. `given` says that the gradient is passed to step().
   bool only_queues(const Bucket& bucket, bool given) const { return !snapshot_ && plan_.steps_on_gpu(bucket.group, given); }
-  /// Returns true if step() of this group ends with copies to the GPU, on the queue that the state has for them. Does not apply if
-  /// only_queues().
+  /// Returns true if step() of this group ends with copies to the GPU, on the queue that the state
+  /// has for them. Not meant for optimizer Steps for which only_queues() is true.
   bool writes_gpu(u16 group) const {
     const offload::Blob* state = state_.optimizer(group);
     return state_.weights(group).on_gpu() || (state && state->on_gpu());
   }
-  /// Waits until the writes of this group's Steps are complete.
+  /// Waits until the writes of this group's optimizer Steps are complete.
   void land(u16 group);
   /// Waits until all writes are complete.
   void drain();
-  /// Sets the snapshot that gets its pieces before Steps overwrite them; null for none. Called between steps.
+  /// Sets the snapshot that gets its pieces before optimizer Steps overwrite them, or none if null. Called between steps.
   void keep_for(Snapshot* snapshot) { snapshot_ = snapshot; }
 
  private:
@@ -93,11 +93,11 @@ class Stepper {
   AllScalars scalars_of(const Bucket& bucket, const Update& update) const;
   static const optim::Scalars<double>& scalars_for(const Segment& segment, const AllScalars& scalars, const Update& update);
   static std::vector<optim::TilePart> parts_of(const Group& group, i64 begin, i64 end, const AllScalars& scalars, const Update& update);
-  // Returns the format of the data that a Step of the group reads and writes.
+  // Returns the format of the data that an optimizer Step of the group reads and writes.
   optim::StateFormat format_of(const Group& group) const;
   static optim::RoundingNoise noise_of(u16 group, const Update& update, i64 first_element);
-  // Goes over the tiles chunk by chunk, while the next chunks are being read. Calls `finish` for each chunk, in order, once it has been
-  // read.
+  // Goes over the tiles chunk by chunk, while the next chunks are being read. Calls
+  // `finish` for each chunk, in order, once the chunk has been read.
   enum class Pass : u8 { direction, update };
   void go_over(const Bucket& bucket, TileRange tiles, u64 from, std::span<std::byte> gradient, Pass pass,
                const std::function<void(Chunk)>& finish);

@@ -1,6 +1,6 @@
-// Computes the update direction of a parameter that its rule steps as a whole. This takes a pass over the gradient and the state, before
-// the pass that updates the parameter. The CPU's threads gather the direction in host memory. If there is a GPU, they do so too, and the
-// GPU then computes the matrix products.
+// Computes the update direction of a parameter that its rule steps as a whole. This takes a pass over the gradient
+// and the state, before the pass that updates the parameter. The CPU's threads gather the direction in host memory,
+// with a GPU as without one. If there is a GPU, it then computes the matrix products.
 #include <algorithm>
 
 #include "device/stream.h"

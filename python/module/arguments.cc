@@ -8,9 +8,9 @@
 namespace spillway::python {
 namespace {
 
-constexpr Py_ssize_t kMostWholes = 64;  // no shape has as many; stops a range() of any length from being read
+constexpr Py_ssize_t kMostWholes = 64;  // more than any shape has; the limit stops a range() of any length from being read
 
-// Returns the object as an int, or null and sets `problem`. Bools are refused, although they are ints to Python.
+// Returns the object as an int, or null and sets `problem`. Bools are refused, although they count as ints in Python.
 nb::object index_of(const nb::handle& given, Problem& problem) noexcept {
   problem = of_type("a whole number", given);
   if (PyBool_Check(given.ptr()) || !PyIndex_Check(given.ptr())) return {};

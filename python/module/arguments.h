@@ -1,6 +1,6 @@
-// Reads numbers, text and paths from Python exactly. nanobind's own conversions round whole numbers to doubles, accept bools as whole
-// numbers, and raise a TypeError for what they cannot read. These classes remember a problem until the argument is used, which then raises
-// a UsageError. Reading an argument needs the GIL; using it does not.
+// Reads numbers, text and paths from Python exactly. nanobind's own conversions round whole numbers to doubles, accept
+// bools as whole numbers, and raise a TypeError for what they cannot read. The classes of this header remember a problem
+// until the argument is used, which then raises a UsageError. Reading an argument needs the GIL; using it does not.
 #pragma once
 #include <nanobind/nanobind.h>
 
@@ -17,7 +17,7 @@ namespace nb = nanobind;
 /// The reason why an argument is wrong; an empty text means that it is valid.
 struct Problem {
   std::string text;
-  bool of_type = false;  // true if the type is wrong, false if the value is
+  bool of_type = false;  // true if the type is wrong, false if only the value is wrong
   /// Throws WrongType or WrongValue if there is a problem.
   void check() const;
 };
@@ -50,7 +50,7 @@ class Seed {
   Problem problem_;
 };
 
-/// A number as a double. A whole number must be exactly representable. NaN and infinities are accepted.
+/// A number as a double. A whole number must be exactly representable as one. NaN and infinities are accepted.
 class Real {
  public:
   static Real read(const nb::handle& given) noexcept;
@@ -62,8 +62,8 @@ class Real {
   Problem problem_;
 };
 
-/// The number in an expression that combines a tensor with a number, such as 2 * t. If the object is not a number, Python tries the
-/// operators of the object's own class.
+/// The number in an expression that combines a tensor with a number, such as 2 * t. If
+/// the object is not a number, Python tries the operators of the class of the object.
 struct Operand {
   Real number;
 };
@@ -106,9 +106,9 @@ class Flag {
 /// Returns the bytes of a str, bytes or os.PathLike in the file system's encoding. Throws WrongType or WrongValue on other objects and on a
 /// null byte.
 std::string path_of(const nb::handle& given);
-/// Returns str(given) in UTF-8, for names of types and devices; throws as Word does if it cannot be encoded.
+/// Returns str(given) in UTF-8, for names of types and devices. Throws as Word does if the text cannot be encoded.
 std::string words_of(const nb::handle& given);
-/// Returns iter(given). Throws WrongType with the text `otherwise` if it is not iterable, or if it is a str or bytes.
+/// Returns iter(given). Throws a WrongType with the text `otherwise` if `given` is not iterable, or if it is a str or bytes.
 nb::object iterator_of(const nb::handle& given, const std::string& otherwise);
 /// Returns the name of the object's Python type.
 std::string kind_of(const nb::handle& given);

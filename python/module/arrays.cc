@@ -60,25 +60,27 @@ nb::object exported(const Tensor& t) {
 }
 
 nb::object to_numpy(const Array& self) {
-  if (self.value().device().is_cuda())
-    throw WrongType("numpy: expected a tensor in host memory, got one on " + to_string(self.value().device()) + ": call .cpu() first");
-  if (self.value().dtype() == DType::bf16)
+  const Tensor t = readable(self);
+  if (t.device().is_cuda())
+    throw WrongType("numpy: expected a tensor in host memory, got one on " + to_string(t.device()) + ": call .cpu() first");
+  if (t.dtype() == DType::bf16)
     throw WrongType("numpy: expected a type that NumPy has, got bf16: call .to(\"f32\") first, or use torch.from_dlpack(tensor)");
-  return exported<nb::numpy>(self.value());
+  return exported<nb::numpy>(t);
 }
 
 nb::object to_dlpack(const Array& self, const nb::kwargs& how) {
-  const nb::object array = exported<nb::array_api>(self.value());
-  if (self.value().device().is_cuda()) wait_for_gpu(self.value().device());  // the consumer may use any queue
+  const Tensor t = readable(self);
+  const nb::object array = exported<nb::array_api>(t);
+  if (t.device().is_cuda()) wait_for_gpu(t.device());  // the consumer may use any queue
   return array.attr("__dlpack__")(**how);
 }
 
 // Returns read(t) for a tensor of one element; `t` is in host memory.
 template <class Read>
 auto element(const Array& self, const Read& read) {
-  const Tensor t = self.value();
-  if (t.elems() != 1) throw WrongValue("item: expected a tensor of one element, got " + to_string(t.shape()));
-  const Tensor here = moved(t, Device::cpu());
+  if (self.value().elems() != 1) throw WrongValue("item: expected a tensor of one element, got " + to_string(self.value().shape()));
+  const Tensor here = moved(readable(self), Device::cpu());
+  if (Pass::current() != nullptr) return read(here);
   check_process();
   const Turn turn(false);
   return read(here);
@@ -135,7 +137,7 @@ std::vector<i64> extents_of(const Array& self) {
   return {extents.begin(), extents.end()};
 }
 
-// Throws in the cases in which PyTorch would record the copy for backward(), because copy_() here is not recorded.
+// Throws in the cases in which PyTorch would record the copy for backward(), because copy_() of this module is never recorded.
 void check_unrecorded(const Array& self, const nb::object& from) {
   if (!recording()) return;
   if (nb::isinstance<Array>(from) && nb::cast<const Array&>(from).needs_gradient())
@@ -149,6 +151,10 @@ void check_unrecorded(const Array& self, const nb::object& from) {
 }
 
 void copy_into(const Array& self, const nb::object& from) {
+  if (self.in_block)
+    throw Error(ErrorCode::usage,
+                "[copy_] expected a tensor outside of a block's forward, got one in it, whose values backward and the "
+                "run's other micro-batches read: compute a new tensor");
   check_unrecorded(self, from);
   const Tensor to = self.value();
   const Tensor values = nb::isinstance<Array>(from) ? nb::cast<const Array&>(from).value() : copy_of(from, "copy_");
@@ -156,7 +162,7 @@ void copy_into(const Array& self, const nb::object& from) {
     throw WrongValue("copy_: expected shape " + to_string(to.shape()) + ", got " + to_string(values.shape()));
   if (!to.is_contiguous()) throw WrongValue("copy_: expected a contiguous tensor to write into, got one with other strides");
   const bool long_enough = to.bytes() >= kLongBytes;
-  // `from` is copied first, since the two may overlap.
+  // `from` is copied first, since `from` and the destination may overlap.
   const Tensor same = [&] {
     const Running running(values.device(), long_enough);
     return converted(values, to.dtype(), Keep::whole);
@@ -177,7 +183,7 @@ Variable recorded_cast(const Variable& x, DType wanted) {
 }
 
 Array to_device(const Array& self, Device device) {
-  if (self.value().device() == device) return self;
+  if (self.value().device() == device || self.in_block) return self;  // in a block's forward, tensors are where the block runs
   if (self.needs_gradient())
     throw Error(ErrorCode::usage, "[to] expected a tensor without requires_grad, because its gradient would not come back from " +
                                       to_string(device) +
@@ -185,7 +191,7 @@ Array to_device(const Array& self, Device device) {
   return constant(moved(self.value(), device));
 }
 
-// Converts to a dtype, or copies to a device.
+// Converts a tensor to a dtype, or copies it to a device.
 Array to(const Array& self, const nb::object& what) {
   const std::string name = words_of(what);
   if (name.starts_with("cpu") || name.starts_with("cuda")) return to_device(self, device_of(what));
@@ -194,6 +200,11 @@ Array to(const Array& self, const nb::object& what) {
 }
 
 }  // namespace
+
+Tensor readable(const Array& array) {
+  const Tensor& value = array.value();
+  return array.in_block ? Pass::current()->values(value) : value;
+}
 
 DType dtype_of(const std::string& name) {
   static const std::pair<const char*, DType> names[] = {
@@ -268,9 +279,9 @@ nb::class_<Array> bind_tensor(nb::module_& module) {
       .def(
           "tolist",
           [](const Array& self) {
-            Tensor here = moved(self.value(), Device::cpu());
+            Tensor here = moved(readable(self), Device::cpu());
             if (here.dtype() == DType::bf16) {
-              const Running running(Device::cpu(), here.bytes() >= kLongBytes);
+              const Running running(Device::cpu(), here.bytes() >= kLongBytes, InForward::on_host);
               here = converted(here, DType::f32);
             }
             return to_numpy(constant(here)).attr("tolist")();
@@ -288,7 +299,7 @@ nb::class_<Array> bind_tensor(nb::module_& module) {
            [](const Array& self) {
              const Tensor value = self.value();
              const std::string text = [&] {
-               const Running running(value.device());
+               const Running running(value.device(), false, InForward::on_block);
                return to_string(value);
              }();
              return "Tensor(" + (self.leaf && !self.leaf->name.empty() ? self.leaf->name + ": " : "") + text +
@@ -325,13 +336,13 @@ nb::class_<Array> bind_tensor(nb::module_& module) {
            "Computes the gradients of this one number (or of its product with `gradient`) for all tensors with requires_grad. A graph can "
            "be used once.")
       .def(
-          "detach", [](const Array& self) { return constant(self.value()); }, "A tensor on the same memory that belongs to no graph.")
+          "detach", [](const Array& self) { return made(self.value()); }, "A tensor on the same memory that belongs to no graph.")
       .def(
           "clone",
           [](const Array& self) {
             const Tensor value = self.value();
-            const Running running(value.device(), value.bytes() >= kLongBytes);
-            return constant(converted(value, value.dtype()));
+            const Running running(value.device(), value.bytes() >= kLongBytes, InForward::on_block);
+            return made(converted(brought_here(value), value.dtype()));
           },
           "A copy that belongs to no graph.")
       .def("to", to, nb::arg("dtype_or_device"), nb::sig("def to(self, dtype_or_device: object) -> Tensor"),
@@ -353,13 +364,13 @@ nb::class_<Array> bind_tensor(nb::module_& module) {
 
 namespace {
 
-// Makes a tensor by calling make(shape, dtype).
+// Makes a tensor of the given extents and type by calling make(shape, dtype).
 template <class Make>
 Array fresh(const Wholes& extents, const Word& type, const nb::object& device, const Make& make) {
   const Shape shape = shape_of(extents.all());
   const DType dtype = dtype_of(type);
-  const Running running(device_of(device), shape.elems() * size_of(dtype) >= kLongBytes);
-  return constant(as_arguments([&] { return make(shape, dtype); }));
+  const Running running(device_of(device), shape.elems() * size_of(dtype) >= kLongBytes, InForward::on_block);
+  return made(as_arguments([&] { return make(shape, dtype); }));
 }
 
 Array tensor_from(const nb::object& values, const std::optional<nb::object>& type, const Flag& requires_grad,
@@ -367,13 +378,13 @@ Array tensor_from(const nb::object& values, const std::optional<nb::object>& typ
   const Device there = device ? device_of(*device) : device_of_array(values);
   std::optional<DType> dtype;
   if (type) dtype = dtype_of(words_of(*type));
-  Tensor made = copy_of(values, "values");
-  if (!dtype && is_untyped(values) && (made.dtype() == DType::f64 || made.elems() == 0)) dtype = DType::f32;
-  if (dtype && *dtype != made.dtype()) {
-    const Running running(Device::cpu(), made.bytes() >= kLongBytes);
-    made = converted(made, *dtype, Keep::whole);
+  Tensor copy = copy_of(values, "values");
+  if (!dtype && is_untyped(values) && (copy.dtype() == DType::f64 || copy.elems() == 0)) dtype = DType::f32;
+  if (dtype && *dtype != copy.dtype()) {
+    const Running running(Device::cpu(), copy.bytes() >= kLongBytes, InForward::on_host);
+    copy = converted(copy, *dtype, Keep::whole);
   }
-  Array array = constant(moved(made, there));
+  Array array = constant(moved(copy, there));
   if (requires_grad) set_wanted(array, true);
   return array;
 }
@@ -381,8 +392,8 @@ Array tensor_from(const nb::object& values, const std::optional<nb::object>& typ
 Array range(const Real& begin, const std::optional<Real>& end, const Real& step, const Word& type, const nb::object& device) {
   const double from = end ? static_cast<double>(begin) : 0, to = end ? static_cast<double>(*end) : static_cast<double>(begin), by = step;
   const DType dtype = dtype_of(type);
-  const Running running(device_of(device), std::abs(to - from) >= std::abs(by) * kLongBytes / 8);
-  return constant(as_arguments([&] { return arange(from, to, by, dtype); }));
+  const Running running(device_of(device), std::abs(to - from) >= std::abs(by) * kLongBytes / 8, InForward::on_block);
+  return made(as_arguments([&] { return arange(from, to, by, dtype); }));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Converts tensors from and to other programs' arrays. DLPack and NumPy arrays share their memory without a copy; that memory lives as long
-// as either side uses it.
+// Converts tensors from and to other programs' arrays. A tensor and a DLPack or NumPy array
+// share their memory without a copy; that memory lives as long as either side uses it.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,43 +9,49 @@
 
 namespace spillway::python {
 
-/// Returns a view of an array that supports DLPack or the buffer protocol (NumPy, PyTorch, ...). The array must be contiguous and writable,
-/// have a dtype that tensors have, and lie in host memory or on a GPU. On any other array it throws WrongType or WrongValue, which names
-/// `argument`.
+/// Returns a view of an array that supports DLPack or the buffer protocol (NumPy, PyTorch, ...).
+/// The array must be contiguous and writable, have a dtype that tensors have, and lie in host
+/// memory or on a GPU. On any other array, throws a WrongType or WrongValue that names `argument`.
 Tensor borrow(const nb::object& array, const char* argument);
-/// Copies an array that supports DLPack or the buffer protocol to host memory, in its own dtype. The array may be read-only and have any
-/// strides, but on a GPU it must be contiguous. Also copies nested lists of numbers, as the narrowest of bool, int64 (also for empty lists)
-/// and f64 that holds all of them.
+/// Copies an array that supports DLPack or the buffer protocol to host memory, in its own dtype. The array
+/// may be read-only and have any strides, but on a GPU it must be contiguous. Nested lists of numbers are
+/// copied too, as the narrowest of bool, int64 (also for empty lists) and f64 that holds all of them.
 Tensor copy_of(const nb::object& array, const char* argument);
+/// Returns a view of an array in host memory that is contiguous, which may be read-only; otherwise a copy, as copy_of() does.
+Tensor readable_view(const nb::object& array, const char* argument);
 /// Returns true for a list, a tuple or a number, whose elements have no dtype that a copy would have to keep.
 bool is_untyped(const nb::object& array);
-/// Returns the device of an array. For lists this is host memory.
+/// Returns the device of an array. A list counts as being in host memory.
 Device device_of_array(const nb::object& array);
-/// Returns copies of the Tensors that the iterable `given` yields; iterates over it once. Throws WrongType, naming `argument`, if it is not
-/// iterable or yields something else.
+/// Returns copies of the Tensors that the iterable `given` yields; iterates over it once. Throws
+/// a WrongType that names `argument` if `given` is not iterable or yields something else.
 std::vector<Array> arrays_in(const nb::object& given, const char* argument);
 /// Copies ids or classes, given as whole numbers of any type, to an int32 tensor in host memory.
 Tensor whole_numbers(const nb::object& array, const char* argument);
-/// Returns `t`, or a copy on the GPU if the current stream computes on one and `t` is in host memory.
+/// Returns the values of a tensor, for other programs to read: the tensor itself or, in the forward of a block, a copy in host memory that
+/// does not end with the forward. Must be called under the GIL. Throws Error(usage) in a forward that runs without values.
+Tensor readable(const Array& array);
+/// Returns `t`, or a copy on the device of the current stream if that is a GPU and `t` is in host memory, or in a block's forward.
 Tensor brought_here(const Tensor& t);
-/// Returns a copy of the elements on device `to`, or `from` itself if it is there already.
+/// Returns a copy of the elements on device `to`, or `from` itself if it is on that device.
 Tensor moved(const Tensor& from, Device to);
 /// Returns the dtype with this name: "f32", or what NumPy and PyTorch call it. Throws WrongValue on other names.
 DType dtype_of(const std::string& name);
-/// Makes a Shape. Throws WrongValue on negative extents and on more than 6 axes, and Error(refused) on so many elements that the number of
-/// their bytes may not fit in 64 bits.
+/// Makes a Shape. Throws WrongValue on negative extents and on more than 6 axes. Throws
+/// Error(refused) on so many elements that the number of their bytes may not fit in 64 bits.
 Shape shape_of(const std::vector<i64>& extents);
-/// Says how a conversion treats a number that the new type cannot hold. `nearest` rounds it, or drops its fraction, as PyTorch does;
+/// Selects how a conversion treats a number that the new type cannot hold. `nearest` rounds it, or drops its fraction, as PyTorch does;
 /// `whole` refuses to round whole numbers and to drop fractions. Neither converts NaN, infinities or values out of range to whole numbers.
 enum class Keep { nearest, whole };
-/// Returns a copy of the elements as another type. The caller must have the turn (turn.h). Throws WrongValue.
+/// Returns a copy of the elements as another type. The caller must have
+/// the turn, that is, the right to compute (turn.h). Throws WrongValue.
 Tensor converted(const Tensor& from, DType dtype, Keep keep = Keep::nearest);
 
 /// bind_tensor binds the class Tensor without its operations: memory, shape and gradient. bind_creation binds the functions that make
 /// tensors.
 nb::class_<Array> bind_tensor(nb::module_& module);
 void bind_creation(nb::module_& module);
-/// These bind the operations, as functions and as methods.
+/// bind_operators() and the functions after it bind the operations, as functions and as methods.
 void bind_operators(nb::class_<Array>& tensor);
 void bind_operations(nb::module_& module, nb::class_<Array>& tensor);
 void bind_shaping(nb::module_& module, nb::class_<Array>& tensor);

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "kernels/layout.h"
+#include "kernels/layout/layout.h"
 #include "python/module/arrays.h"
 #include "tensor/create.h"
 
@@ -19,7 +19,8 @@ namespace {
 using Any = nb::ndarray<nb::ro>;
 using Code = nb::dlpack::dtype_code;
 
-// Another program's array, which a tensor's storage keeps alive. The storage may be released on any thread, also in a turn (turn.h).
+// An array of another program, which a tensor's storage keeps alive. The storage
+// may be released on any thread, also while that thread has the turn (turn.h).
 class Held {
  public:
   Held(Any array, Device device) : array_(new Any(std::move(array))), device_(device) {}
@@ -35,7 +36,7 @@ class Held {
   const Device device_;
 };
 
-// Imports the array through DLPack. The array is asked only once, because a DLPack capsule can be read only once.
+// Imports the array through DLPack, with a single request, because a DLPack capsule can be read only once.
 Any import(const nb::object& array, const char* argument) {
   Any found;
   if (nb::try_cast(array, found)) return found;
@@ -119,6 +120,20 @@ Tensor view_of(const Any& array, Device device, const char* argument) {
   return Tensor(storage, 0, shape, dtype);
 }
 
+// Does the same, and keeps the array as long as the tensor.
+Tensor kept_view(Any array, const char* argument) {
+  const Device device = device_in(array, argument);
+  const Tensor view = view_of(array, device, argument);
+  // One owner keeps both the storage and the array whose memory it uses.
+  auto owner = std::make_shared<std::pair<std::shared_ptr<Storage>, Held>>(std::piecewise_construct, std::forward_as_tuple(view.storage()),
+                                                                           std::forward_as_tuple(std::move(array), device));
+  return Tensor(std::shared_ptr<Storage>(owner, view.storage().get()), 0, view.shape(), view.dtype());
+}
+
+bool is_aligned(const Any& array, DType dtype) {
+  return reinterpret_cast<uintptr_t>(data_of(array)) % static_cast<uintptr_t>(size_of(dtype)) == 0;
+}
+
 Tensor gathered(const Any& array, const char* argument) {
   if (const Device device = device_in(array, argument); device.is_cuda()) {
     if (!is_contiguous(array)) throw WrongValue(std::string(argument) + ": expected a contiguous GPU array, got one with other strides");
@@ -129,7 +144,7 @@ Tensor gathered(const Any& array, const char* argument) {
   }
   const Shape shape = shape_in(array, argument);
   const DType dtype = dtype_in(array, argument);
-  const Running running(Device::cpu(), shape.elems() * size_of(dtype) >= kLongBytes);
+  const Running running(Device::cpu(), shape.elems() * size_of(dtype) >= kLongBytes, InForward::on_host);
   const Tensor copy = empty(shape, dtype, "copy of an array");
   if (copy.elems() == 0) return copy;
   if (is_contiguous(array)) {
@@ -176,8 +191,18 @@ Tensor narrowed(const Tensor& all, const char* argument) {
   if (all.dtype() == DType::int32) return all;
   if (all.dtype() != DType::int64 && all.dtype() != DType::uint8)
     throw WrongType(std::string(argument) + ": expected whole numbers, got " + std::string(to_string(all.dtype())));
-  const Running running;
+  const Running running(Device::cpu(), false, InForward::on_host);
   return converted(all, DType::int32);
+}
+
+// Does the same with a tensor in the forward of a block, where the result stays on the block's device.
+Tensor numbers_here(const Array& given, const char* argument) {
+  const Tensor all = given.value();
+  if (all.dtype() == DType::int32) return all;
+  if (all.dtype() != DType::int64 && all.dtype() != DType::uint8)
+    throw WrongType(std::string(argument) + ": expected whole numbers, got " + std::string(to_string(all.dtype())));
+  const Running running(Device::cpu(), false, InForward::on_block);
+  return converted(Pass::brought(all), DType::int32);
 }
 
 // The numbers found in nested lists, in every type that still holds all of them: always as f64, as int64 while all are whole, and as bool
@@ -189,7 +214,7 @@ struct Nested {
   bool bools = true;
 };
 
-// Must be called under the GIL; a number's own Python code may run and change the lists.
+// Reads one number of a nested list. Must be called under the GIL; the number's own Python code may run and change the lists.
 void read_number(const nb::handle& value, Nested& found) {
   const bool is_bool = nb::isinstance<nb::bool_>(value), is_float = PyFloat_Check(value.ptr());
   const bool all_whole = found.whole.size() == found.all.size();
@@ -239,7 +264,7 @@ Tensor of_lists(const nb::object& lists) {
     throw WrongValue("expected nested lists that stay unchanged while they are read, got lists that changed");
   const bool whole = found.whole.size() == found.all.size();
   if (!whole) check_exact(found);
-  const Running running(Device::cpu(), std::ssize(found.all) * 8 >= kLongBytes);
+  const Running running(Device::cpu(), std::ssize(found.all) * 8 >= kLongBytes, InForward::on_host);
   if (!whole) return tensor_of(std::span<const double>(found.all), shape);
   const Tensor numbers = tensor_of(std::span<const i64>(found.whole), shape);
   return found.bools && !found.all.empty() ? converted(numbers, DType::boolean) : numbers;
@@ -248,7 +273,7 @@ Tensor of_lists(const nb::object& lists) {
 }  // namespace
 
 Tensor borrow(const nb::object& array, const char* argument) {
-  if (nb::isinstance<Array>(array)) return nb::cast<const Array&>(array).value();
+  if (nb::isinstance<Array>(array)) return readable(nb::cast<const Array&>(array));
   if (nb::hasattr(array, "requires_grad") && array.attr("requires_grad").is(nb::bool_(true))) {
     throw WrongType(std::string(argument) +
                     ": expected an array without requires_grad, because its gradient would be lost here: detach() it first");
@@ -260,19 +285,15 @@ Tensor borrow(const nb::object& array, const char* argument) {
   if (!is_contiguous(found))
     throw WrongValue(std::string(argument) +
                      ": expected a contiguous array, got one with other strides: make it contiguous, or copy it with spillway.tensor()");
-  if (reinterpret_cast<uintptr_t>(data_of(found)) % static_cast<uintptr_t>(size_of(dtype)) != 0)
+  if (!is_aligned(found, dtype))
     throw WrongValue(
         std::string(argument) +
         ": expected elements at addresses that are multiples of their size, got a misaligned array: copy it with spillway.tensor()");
   if (device.is_cuda()) {
-    const Running running(device);  // throws if this process has no such GPU
-    wait_for_gpu(device);           // the array may have been computed on any of its queues
+    const Running running(device);  // throws if this process cannot use the array's GPU
+    wait_for_gpu(device);           // the array may have been computed on any queue of the GPU
   }
-  const Tensor view = view_of(found, device, argument);
-  // One owner keeps both the storage and the array whose memory it uses.
-  auto owner = std::make_shared<std::pair<std::shared_ptr<Storage>, Held>>(std::piecewise_construct, std::forward_as_tuple(view.storage()),
-                                                                           std::forward_as_tuple(std::move(found), device));
-  return Tensor(std::shared_ptr<Storage>(owner, view.storage().get()), 0, view.shape(), dtype);
+  return kept_view(std::move(found), argument);
 }
 
 Device device_of_array(const nb::object& array) {
@@ -303,16 +324,24 @@ std::vector<Array> arrays_in(const nb::object& given, const char* argument) {
 
 Tensor copy_of(const nb::object& array, const char* argument) {
   if (nb::isinstance<Array>(array)) {
-    const Tensor from = nb::cast<const Array&>(array).value();
+    const Tensor from = readable(nb::cast<const Array&>(array));
     if (from.device().is_cuda()) return moved(from, Device::cpu());
-    const Running running(Device::cpu(), from.bytes() >= kLongBytes);
+    const Running running(Device::cpu(), from.bytes() >= kLongBytes, InForward::on_host);
     return converted(from, from.dtype());
   }
   if (is_untyped(array)) return of_lists(array);
   return gathered(import(array, argument), argument);
 }
 
+Tensor readable_view(const nb::object& array, const char* argument) {
+  if (nb::isinstance<Array>(array) || is_untyped(array)) return copy_of(array, argument);
+  Any found = import(array, argument);
+  const bool viewed = device_in(found, argument) == Device::cpu() && is_contiguous(found) && is_aligned(found, dtype_in(found, argument));
+  return viewed ? kept_view(std::move(found), argument) : gathered(found, argument);
+}
+
 Tensor whole_numbers(const nb::object& array, const char* argument) {
+  if (Pass::current() != nullptr && nb::isinstance<Array>(array)) return numbers_here(nb::cast<const Array&>(array), argument);
   const bool ours = nb::isinstance<Array>(array) || is_untyped(array);
   if (ours) return narrowed(copy_of(array, argument), argument);
   const Any found = import(array, argument);
@@ -320,7 +349,7 @@ Tensor whole_numbers(const nb::object& array, const char* argument) {
   const Shape shape = shape_in(found, argument);
   const i64 width = (found.dtype().bits + 7) / 8;
   check_whole(found.dtype(), argument);
-  const Running running(Device::cpu(), shape.elems() * width >= kLongBytes);
+  const Running running(Device::cpu(), shape.elems() * width >= kLongBytes, InForward::on_host);
   const Tensor to = empty(shape, DType::int32, "whole numbers");
   if (to.elems() == 0) return to;
   std::vector<std::byte> packed(static_cast<size_t>(to.elems() * width));

@@ -5,10 +5,10 @@
 #include <sstream>
 
 #include "app/entry.h"
-#include "app/node/own_program.h"
-#include "app/node/version.h"
 #include "python/module/arguments.h"
 #include "python/module/model.h"
+#include "trainer/node/own_program.h"
+#include "trainer/node/version.h"
 
 namespace spillway::python {
 namespace {
@@ -35,12 +35,12 @@ nb::tuple run_command(const std::vector<nb::bytes>& words) {
 }  // namespace
 
 void bind_commands(nb::module_& module) {
-  module.attr("__version__") = std::string(app::kVersion);
+  module.attr("__version__") = std::string(trainer::kVersion);
   module.def("_run_command", run_command, nb::arg("words"),
              nb::sig("def _run_command(words: list[bytes]) -> tuple[int, bytes, bytes, bytes]"),
              "Returns the exit status, stdout and stderr, and the plain-text form of an answer in JSON.");
   module.def(
-      "_set_own_program", [](const nb::object& program) { app::set_own_program(path_of(program)); }, nb::arg("program"));
+      "_set_own_program", [](const nb::object& program) { trainer::set_own_program(path_of(program)); }, nb::arg("program"));
 }
 
 }  // namespace spillway::python

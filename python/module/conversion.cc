@@ -9,7 +9,7 @@
 #include "device/memory_pool.h"
 #include "device/transfer.h"
 #include "kernels/accumulate.h"
-#include "kernels/layout.h"
+#include "kernels/layout/layout.h"
 #include "python/module/arrays.h"
 
 namespace spillway::python {
@@ -23,7 +23,7 @@ Tensor contiguous(const Tensor& t) {
   return to;
 }
 
-// Converts a tensor on a GPU. The GPU does it if it has a kernel for it; otherwise the tensor is copied to the host and converted there.
+// Converts a tensor on a GPU. If the GPU has no kernel for the conversion, the tensor is copied to the host and converted there.
 Tensor converted_there(const Tensor& from, DType dtype, Keep keep) {
   const Tensor same = contiguous(from);
   const Tensor to = empty(from.shape(), dtype, "copy");
@@ -40,8 +40,8 @@ Tensor converted_there(const Tensor& from, DType dtype, Keep keep) {
   return to;
 }
 
-// Converts one number to another type. Throws WrongValue if a whole-number type cannot hold it and, unless `keep` is Keep::nearest, if a
-// whole number would be rounded or a fraction dropped.
+// Converts one number to another type. Throws WrongValue if a whole-number type cannot hold it. Unless
+// `keep` is Keep::nearest, also throws if a whole number would be rounded or a fraction dropped.
 template <class From, class To>
 To number_as(From from, Keep keep) {
   const auto refused = [&](const char* what) {
@@ -71,7 +71,7 @@ To number_as(From from, Keep keep) {
   }
 }
 
-// Converts all elements. Bools are read as bytes, because another program's bools may have any nonzero value.
+// Converts all elements of `from`. Bools are read as bytes, because another program's bools may have any nonzero value.
 template <class From, class To>
 void convert(const Tensor& from, const Tensor& to, Keep keep) {
   using Read = std::conditional_t<std::is_same_v<From, bool>, u8, From>;
@@ -86,7 +86,7 @@ void convert(const Tensor& from, const Tensor& to, Keep keep) {
   }
 }
 
-// Calls call(T()) with the C++ type of the elements.
+// Calls call(T()), where T is the C++ type of the dtype's elements.
 template <class Call>
 void with_type(DType dtype, const Call& call) {
   switch (dtype) {
@@ -111,7 +111,10 @@ void with_type(DType dtype, const Call& call) {
 
 }  // namespace
 
-Tensor brought_here(const Tensor& t) { return Stream::current().device.is_cuda() && !t.device().is_cuda() ? to_current_device(t) : t; }
+Tensor brought_here(const Tensor& t) {
+  if (Pass::current() != nullptr) return Pass::brought(t);
+  return Stream::current().device.is_cuda() && !t.device().is_cuda() ? to_current_device(t) : t;
+}
 
 Tensor moved(const Tensor& from, Device to) {
   if (from.device() == to) return from;
@@ -121,7 +124,7 @@ Tensor moved(const Tensor& from, Device to) {
     const Running there(from.device(), long_enough);
     host = to_host(contiguous(from));
   } else if (!from.is_contiguous()) {
-    const Running here(Device::cpu(), long_enough);
+    const Running here(Device::cpu(), long_enough, InForward::on_host);
     host = contiguous(from);
   }
   if (!to.is_cuda()) return host;
@@ -132,7 +135,7 @@ Tensor moved(const Tensor& from, Device to) {
 Tensor converted(const Tensor& from, DType dtype, Keep keep) {
   if (from.device().is_cuda()) return converted_there(from, dtype, keep);
   const Tensor to = empty(from.shape(), dtype, "copy");
-  if (from.elems() == 0) return to;
+  if (from.elems() == 0 || from.device().is_meta()) return to;
   const Tensor same = contiguous(from);
   if (from.dtype() == dtype) {
     std::memcpy(to.raw(), same.raw(), static_cast<size_t>(to.bytes()));

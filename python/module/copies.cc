@@ -14,6 +14,8 @@ constexpr std::pair<const char*, const char*> kInstead[] = {
     {"Model", "use save(folder) to write it and Model(folder) to read it"},
     {"Optimizer", "use save(file) to write its state and load(file) to read it"},
     {"Training", "make another Trainer with the same flags, which continues the run"},
+    {"Parameter", "make another Parameter with the same shape"},
+    {"Batch", "use numpy() for copies of its tensors"},
     {"no_grad", "make another one"},
     {"StepEvent", "copy its numbers instead"},
     {"ValidationEvent", "copy its numbers instead"},

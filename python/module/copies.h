@@ -4,7 +4,7 @@
 
 namespace spillway::python {
 
-/// Gives every class of the module a __reduce_ex__, which copy and pickle call; it raises an error that says what to do instead.
+/// Gives every class of the module a __reduce_ex__ that raises an error which says what to do instead. copy and pickle call __reduce_ex__.
 void refuse_copies(nanobind::module_& module);
 
 }  // namespace spillway::python

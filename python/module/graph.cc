@@ -12,7 +12,7 @@
 namespace spillway::python {
 namespace {
 
-constexpr u32 kOthers = u32{1} << 30;  // above all parameter ids of models
+constexpr u32 kOthers = u32{1} << 30;  // the first id of parameters that are not a model's; above all ids of models' parameters
 
 thread_local std::weak_ptr<Graph> newest;
 thread_local int silences = 0;
@@ -50,7 +50,7 @@ class NoGrad {
     std::unique_ptr<autograd::NoGrad> silence;
     std::thread::id thread;
   };
-  // Drops the most recent entry. If another thread made that entry and has not left it, no_grad stays in force on that thread.
+  // Drops the most recent entry into no_grad. If another thread made that entry and has not left it, no_grad stays in force on that thread.
   void drop() {
     if (held_.back().thread == std::this_thread::get_id()) {
       --silences;
@@ -88,7 +88,7 @@ Weights::Weights(const std::vector<std::pair<Tensor, std::shared_ptr<Leaf>>>& te
 }
 
 Variable Graph::lift(const std::shared_ptr<Leaf>& leaf, const Tensor& value) {
-  // The model's blocks may run later on this graph; they must then get the same leaf.
+  // The model's blocks may run later on this graph; they must then get the leaf that is lifted now.
   if (!model_ && leaf->weights && !leaf->weights->model.blocks.empty()) model_ = leaf->weights;
   auto& [kept, place] = leaves_[leaf.get()];
   if (!kept) {
@@ -155,6 +155,11 @@ Given Given::read(const nb::handle& given) noexcept {
 
 Array constant(Tensor value) { return {std::move(value), nullptr, nullptr}; }
 
+Array made(Tensor value) {
+  if (Pass* pass = Pass::current()) return {{}, nullptr, nullptr, pass->hold(std::move(value))};
+  return constant(std::move(value));
+}
+
 Tensor Array::gradient() const {
   if (!leaf) return {};
   if (!leaf->weights) return leaf->gradient;
@@ -185,7 +190,7 @@ void set_wanted(Array& array, bool wanted) {
     now.check_wanted(wanted);
   }
   if (wanted == (array.leaf != nullptr)) return;
-  array = {Variable(now.v.value), nullptr, wanted ? std::make_shared<Leaf>() : nullptr};
+  array = {Variable(now.value()), nullptr, wanted ? std::make_shared<Leaf>() : nullptr};
 }
 
 std::shared_ptr<Graph> current_graph() {
@@ -222,14 +227,26 @@ Inputs::Inputs(std::span<const Array* const> inputs) {
   bool found = false;
   arrays.reserve(inputs.size());
   for (const Array* input : inputs) {
-    arrays.push_back(*input);
-    if (!input->v.value.defined()) continue;
+    arrays.push_back({input->variable(), input->graph, input->leaf, input->in_block});
+    if (!input->value().defined()) continue;
     bytes += input->value().bytes();
     if (!std::exchange(found, true)) device = input->value().device();
   }
 }
 
 Lifted::Lifted(const Inputs& inputs) {
+  if (Pass* pass = Pass::current()) {
+    for (const Array& input : inputs.arrays) {
+      if (input.leaf || (input.graph && !input.graph->over()))
+        throw Error(ErrorCode::usage,
+                    "[forward] expected tensors without requires_grad from outside of the block, because no gradient reaches them, got one "
+                    "with it: declare a Parameter, or detach() the tensor");
+      const bool outside = !input.in_block && input.v.value.defined();
+      variables.push_back(outside ? Variable(Pass::brought(input.v.value)) : input.v);
+      pass->read(variables.back());
+    }
+    return;
+  }
   const bool records = recording();
   bool wanted = false;
   for (const Array& input : inputs.arrays) {

@@ -1,6 +1,7 @@
-// Python's view of tensors with gradients: PyTorch's requires_grad and backward() on top of the library's tapes. An operation on a tensor
-// that requires a gradient is recorded on the thread's graph, which lives as long as a tensor that was computed on it; backward() traverses
-// it once. Graphs, leaves and weights are touched only in a turn, an Array's fields only under the GIL (turn.h): before its turn a thread
+// Python's view of tensors with gradients: PyTorch's requires_grad and backward() on top of the library's tapes.
+// An operation on a tensor that requires a gradient is recorded on the thread's graph, which lives as long as a
+// tensor that was computed on it; backward() traverses it once. Only the thread that has the turn (turn.h) touches
+// graphs, leaves and weights, and only a thread with the GIL touches an Array's fields: before its turn a thread
 // copies the Arrays that it computes with. Invariant: an Array that has a slot on a tape keeps its graph alive.
 #pragma once
 #include <atomic>
@@ -13,26 +14,25 @@
 #include "nn/eager.h"
 #include "python/module/arguments.h"
 #include "python/module/errors.h"
+#include "python/module/pass.h"
 #include "python/module/runtime.h"
 
 namespace spillway::python {
-
-using autograd::Variable;
 
 struct Leaf;
 
 /// Parameters that an optimizer steps: those of a model, or tensors that the user made.
 struct Weights {
   explicit Weights(nn::Sequential blocks);
-  /// Takes over the leaves of these tensors: from now on their gradients are stored here.
+  /// Takes over the leaves of these tensors: from now on this Weights object stores their gradients.
   explicit Weights(const std::vector<std::pair<Tensor, std::shared_ptr<Leaf>>>& tensors);
 
-  nn::Sequential model;  // has no blocks if these are a user's tensors
+  nn::Sequential model;  // the model; it has no blocks if the parameters are a user's tensors
   std::unique_ptr<nn::EagerParameters> eager;
-  std::vector<std::weak_ptr<Leaf>> leaves;  // only for a model: by parameter id, the leaf of each parameter whose Tensor was requested
+  std::vector<std::weak_ptr<Leaf>> leaves;  // only for a model: for each parameter id, the leaf of the Tensor that was requested
 };
 
-/// A tensor that requires a gradient.
+/// The state of a leaf: a tensor that requires a gradient and was not computed from others.
 struct Leaf {
   Tensor gradient;                   // the gradient of a leaf that belongs to no Weights
   std::shared_ptr<Weights> weights;  // the Weights that store the gradient, if the leaf belongs to some
@@ -44,13 +44,13 @@ class Graph final : public autograd::GradientSink {
  public:
   autograd::Tape& tape() { return tape_; }
   bool over() const { return over_; }
-  /// Returns the leaf's variable on the tape, the same one on each call.
+  /// Returns the leaf's variable on the tape. Every call for one leaf returns the same variable.
   Variable lift(const std::shared_ptr<Leaf>& leaf, const Tensor& value);
-  /// Declares that this model runs on the graph; its blocks record parameters on the tape under their own ids. A graph has one model at
-  /// most; throws Error(usage) on another.
+  /// Declares that this model runs on the graph; the model's blocks record parameters on the
+  /// tape under their own ids. A graph has one model at most; throws Error(usage) on another.
   void run_model(const std::shared_ptr<Weights>& weights);
   bool may_run(const std::shared_ptr<Weights>& weights) const { return !model_ || model_ == weights; }
-  /// Computes the gradients and passes them to the leaves. May be called once.
+  /// Computes the gradients and passes them to the leaves. backward() may be called once on a graph.
   void backward(const Variable& y, const Tensor& dy);
 
   Tensor target(u32 parameter, u8 use, const Shape& shape, DType dtype) override;
@@ -68,20 +68,25 @@ class Graph final : public autograd::GradientSink {
   std::map<const Leaf*, std::pair<std::shared_ptr<Leaf>, Variable>> leaves_;
 };
 
-/// The Python class Tensor. Outside of a turn only needs_gradient() and value() may be called.
+/// The Python class Tensor. A thread that does not have the turn (turn.h) may call only needs_gradient() and value().
 struct Array {
   Variable v;
-  std::shared_ptr<Graph> graph;  // the graph on which this tensor was computed, if any
-  std::shared_ptr<Leaf> leaf;    // set if this tensor was not computed from others and requires a gradient
+  std::shared_ptr<Graph> graph;                  // the graph on which this tensor was computed, if any
+  std::shared_ptr<Leaf> leaf;                    // set if this tensor was not computed from others and requires a gradient
+  std::shared_ptr<const InBlock> in_block = {};  // set if this tensor exists only in a block's forward (pass.h); the others are then unset
 
-  const Tensor& value() const { return v.value; }
-  bool needs_gradient() const { return leaf || (graph && !graph->over()); }
+  /// In a block's forward these two throw Error(usage) for a tensor that does not belong to it.
+  const Variable& variable() const { return in_block ? in_block->variable() : v; }
+  const Tensor& value() const { return variable().value; }
+  bool needs_gradient() const { return leaf || (graph && !graph->over()) || (in_block && variable().needs_gradient()); }
   Tensor gradient() const;
   void forget_gradient() const;
   /// Throws Error(usage) if requires_grad cannot be set to `wanted`.
   void check_wanted(bool wanted) const;
 };
 Array constant(Tensor value);
+/// Returns a tensor that was made in memory of the current stream: in a block's forward one that ends with it, elsewhere a constant.
+Array made(Tensor value);
 /// An argument that must be a Tensor, read like the classes of arguments.h. It lives as long as the call.
 class Given {
  public:
@@ -96,7 +101,7 @@ class Given {
 /// Sets requires_grad of a tensor.
 void set_wanted(Array& array, bool wanted);
 
-/// Returns the thread's graph: the last one, or a new one if that is gone or its backward() was called.
+/// Returns the thread's graph: the last one, or a new one if the last one is gone or its backward() was called.
 std::shared_ptr<Graph> current_graph();
 /// Returns whether operations of this thread are recorded: false inside a `with no_grad()` block.
 bool recording();
@@ -111,15 +116,16 @@ struct Inputs {
 };
 
 /// The variables of `inputs` on one graph, which is null if nothing is recorded. Throws Error(usage) if they belong to two graphs or
-/// devices.
+/// devices. In a block's forward the variables are on the tape of the run, and there is no graph; a tensor from outside that requires a
+/// gradient is refused.
 struct Lifted {
   explicit Lifted(const Inputs& inputs);
   std::shared_ptr<Graph> graph;
   std::vector<Variable> variables;
 };
 
-/// Runs `call` and turns Error(bug) into Error(usage). An op reports a wrong argument as a bug of the C++ code that calls it, but here it
-/// is a mistake of the Python user. `call` must not run Python code.
+/// Runs `call` and turns Error(bug) into Error(usage): a wrong argument is a mistake of the Python
+/// user, but an op reports it as a bug of the C++ code that calls it. `call` must not run Python code.
 template <class Call>
 auto as_arguments(const Call& call) {
   try {
@@ -130,14 +136,15 @@ auto as_arguments(const Call& call) {
   }
 }
 
-/// Applies op(variables...) to the arrays, recorded if one of them requires a gradient. `op` runs in a turn and must not touch Python's
-/// objects.
+/// Applies op(variables...) to the arrays, recorded if one of them requires a gradient.
+/// `op` runs while this thread has the turn (turn.h) and must not touch Python's objects.
 template <class Op>
 Array apply_to(std::span<const Array* const> inputs, const Op& op) {
   const Inputs copies(inputs);
-  const Running running(copies.device, copies.bytes >= kLongBytes);
+  const Running running(copies.device, copies.bytes >= kLongBytes, InForward::on_block);
   const Lifted lifted(copies);
   const Variable y = as_arguments([&] { return op(lifted.variables); });
+  if (Pass* pass = Pass::current()) return {{}, nullptr, nullptr, pass->hold(y)};
   return {y, y.needs_gradient() ? lifted.graph : nullptr, nullptr};
 }
 template <class Op, class... Arrays>

@@ -18,7 +18,7 @@
 namespace spillway::python {
 namespace {
 
-thread_local bool released = false;  // this thread has released the GIL
+thread_local bool released = false;  // true while this thread has released the GIL
 
 std::atomic<int> under_way{0};
 
@@ -26,20 +26,20 @@ struct Ending {
   std::mutex mutex;
   std::condition_variable changed;
   bool begun = false;
-  int entering = 0;  // threads that are about to take the GIL
+  int entering = 0;  // the number of threads that are about to take the GIL
   std::thread::id by;
   std::terminate_handler otherwise = nullptr;
 
   bool concerns_this_thread() const { return begun && by != std::this_thread::get_id(); }
 };
-// The object is never destroyed: threads may look at it until the process ends.
+// Returns the state of the interpreter's end. It is never destroyed: threads may look at it until the process ends.
 Ending& ending() {
   static auto* const one = new Ending();
   return *one;
 }
 
-// The handler of std::terminate. Python ends a thread by unwinding its stack. This calls std::terminate if the unwinding meets a noexcept
-// function before it reaches call_python().
+// The handler of std::terminate. Python ends a thread by unwinding its stack. The unwinding
+// calls std::terminate if it meets a noexcept function before it reaches call_python().
 [[noreturn]] void stop_or_terminate() {
   Ending& end = ending();
   bool ours = false;
@@ -52,7 +52,8 @@ Ending& ending() {
   std::abort();
 }
 
-// Ends the process at once if a thread is inside this module (UnderWay). exit() calls this function first, because it was registered last.
+// Ends the process at once if a thread is inside this module (UnderWay).
+// exit() calls leave_at_once() first, because it was registered last.
 void leave_at_once(int status, void*) {
   if (under_way == 0) return;
   static_cast<void>(std::fflush(nullptr));
@@ -60,7 +61,7 @@ void leave_at_once(int status, void*) {
 }
 
 void begin_ending() {
-  // Threads that still run keep references from their frames; these are not leaks.
+  // Threads that still run keep references from their frames. nanobind must not report these references as leaks.
   if (nb::cast<int>(nb::module_::import_("threading").attr("active_count")()) > 1) nb::set_leak_warnings(false);
   const Unlocked unlocked;
   Ending& end = ending();
@@ -128,7 +129,7 @@ void check_not_ending(const char* what) {
 
 void bind_interpreter(nb::module_&) {
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(begin_ending));
-  // A forked child has no other threads: none is under way there, and none is about to take the GIL.
+  // A forked child has no other threads, so the counters of threads that are inside this module or about to take the GIL are set to 0.
   static const int once = ::pthread_atfork(nullptr, nullptr, [] {
     under_way = 0;
     new (&ending()) Ending();

@@ -12,10 +12,10 @@ namespace spillway::python {
 
 namespace nb = nanobind;
 
-/// Stops this thread until the process ends. It must not hold the GIL.
+/// Stops this thread until the process ends. The thread must not hold the GIL.
 [[noreturn]] void stop_for_ever() noexcept;
 
-/// Runs call(), which may run Python code. If Python ends the thread inside it, the thread stops for ever.
+/// Runs call(), which may run Python code. If Python ends the thread during the call, the thread stops for ever.
 template <class Call>
 void call_python(const Call& call) {
   try {
@@ -31,7 +31,7 @@ void take_gil(PyThreadState* state) noexcept;
 /// Returns true if this thread is known to Python and holds the GIL.
 bool holds_gil() noexcept;
 
-/// Releases the GIL for its lifetime.
+/// Releases the GIL for the lifetime of the object.
 class Unlocked {
  public:
   Unlocked();
@@ -43,7 +43,8 @@ class Unlocked {
   PyThreadState* state_;
 };
 
-/// Holds the GIL for its lifetime, on any thread that does not hold it yet. Once the interpreter is ending, the thread stops for ever.
+/// Takes the GIL for the lifetime of the object, on any thread that does not
+/// have it yet. Once the interpreter is ending, the thread stops for ever.
 class Locked {
  public:
   Locked();
@@ -55,7 +56,7 @@ class Locked {
   PyGILState_STATE state_;
 };
 
-/// Declares for its lifetime that this thread uses objects that a process destroys when it exits.
+/// Declares, for the lifetime of the object, that this thread uses objects that a process destroys when it exits.
 class UnderWay {
  public:
   UnderWay();
@@ -64,7 +65,7 @@ class UnderWay {
   UnderWay& operator=(const UnderWay&) = delete;
 };
 
-/// Throws Error(usage) once the interpreter is ending; for functions that call Python from other threads.
+/// Throws Error(usage) once the interpreter is ending. Functions that call Python from other threads call this first.
 void check_not_ending(const char* what);
 
 /// Registers a function that runs when the interpreter ends. (python/spillway/_program.py checks that the interpreter is the main one of

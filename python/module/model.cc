@@ -7,23 +7,23 @@
 #include <cstring>
 #include <filesystem>
 
-#include "app/checkpoints/adapters.h"
-#include "app/checkpoints/model_source.h"
 #include "base/error.h"
-#include "data/atomic_folder.h"
+#include "data/files/atomic_folder.h"
 #include "device/transfer.h"
 #include "models/model.h"
 #include "models/weights.h"
 #include "python/module/arrays.h"
 #include "tensor/create.h"
 #include "tensor/print.h"
+#include "trainer/checkpoints/adapters.h"
+#include "trainer/checkpoints/model_source.h"
 
 namespace spillway::python {
 namespace {
 
-std::unique_ptr<models::WeightSource> first_weights(const app::ModelSource& source, const nn::Sequential& model, bool from_scratch,
+std::unique_ptr<models::WeightSource> first_weights(const trainer::ModelSource& source, const nn::Sequential& model, bool from_scratch,
                                                     u64 seed) {
-  if (!from_scratch && source.has_weights) return app::weights_of(source, model);
+  if (!from_scratch && source.has_weights) return trainer::weights_of(source, model);
   return std::make_unique<models::ScratchWeights>(seed);
 }
 
@@ -32,14 +32,14 @@ void check_rank(const char* argument, const Tensor& t, int rank, const char* mea
   throw WrongValue(std::string(argument) + ": expected " + meaning + ", got " + to_string(t.shape()));
 }
 
-// Sets each target to the next token; the last position gets none.
+// Sets each target to the next token. The last position gets no target.
 void shift(const Tensor& tokens_BT, const Tensor& targets_BT) {
   const i64 positions = tokens_BT.size(1);
   const auto from = tokens_BT.span<i32>(), to = targets_BT.span<i32>();
   for (size_t i = 0; i < to.size(); ++i) to[i] = static_cast<i64>(i) % positions + 1 < positions ? from[i + 1] : kIgnoredTarget;
 }
 
-// Copies the batch to the device of the current stream, if it is not there.
+// Copies the batch to the device of the current stream, unless it is on that device.
 void bring_here(MicroBatch& batch) {
   for (Tensor* t : batch.tensors()) {
     if (t->defined()) *t = brought_here(*t);
@@ -59,7 +59,7 @@ Model::Model(const std::string& name, DType dtype, u64 seed, bool from_scratch, 
   std::vector<std::string> notes;
   {
     const Running running(Device::cpu(), true);
-    const app::ModelSource source = app::find_trained_model(name, "last");
+    const trainer::ModelSource source = trainer::find_trained_model(name, "last");
     name_ = source.name, config_ = source.config, notes = source.notes;
     weights_ = std::make_shared<Weights>(models::build(config_, dtype_));
     models::fill(weights_->model, *first_weights(source, weights_->model, from_scratch, seed));

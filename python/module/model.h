@@ -1,4 +1,4 @@
-// The Python class Model: a model of the library with its blocks in real memory, for a training loop that the user writes.
+// Defines the Python class Model: a model of the library with its blocks in real memory, for a training loop that the user writes.
 #pragma once
 #include <optional>
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace spillway::python {
 
-/// Every function takes its own turn (turn.h), and must be called with the GIL held.
+/// The Python class Model. Every function takes its own turn, the right to compute (turn.h), and must be called with the GIL held.
 class Model {
  public:
   /// Loads the model that `name` names: a preset, a Hugging Face folder, org/name in the local cache, or a run (its last checkpoint). With
@@ -16,14 +16,14 @@ class Model {
   Model(const std::string& name, DType dtype, u64 seed, bool from_scratch, Device device);
 
   Device device() const;
-  /// Moves the whole model to another device. Gradients are dropped. Tensors of parameters and optimizers made before become unusable;
-  /// using them raises an error.
+  /// Moves the whole model to another device. Gradients are dropped. Tensors of parameters
+  /// and optimizers that were made before become unusable; using them raises an error.
   void move(Device to);
 
-  /// Returns the mean loss over the counted targets, f64, recorded for backward(). The input is tokens[B, T] with targets[B, T], by default
-  /// the next token of each; or images [N, C, H, W] with their classes [N].
+  /// Returns the mean loss over the targets that contribute to the loss, f64, recorded for backward(). The input is
+  /// tokens[B, T] with targets[B, T], by default the next token of each; or images [N, C, H, W] with their classes [N].
   Array loss(const nb::object& input, const nb::object& targets, bool training);
-  /// Returns the logits of one position, by default the last: [B, V], not recorded.
+  /// Returns the logits [B, V] of one position, by default the last. They are not recorded for backward().
   Array logits(const nb::object& input, std::optional<i64> position);
 
   i64 parameters() const { return static_cast<i64>(weights_->model.parameters.size()); }
@@ -32,7 +32,7 @@ class Model {
   std::vector<std::string> names() const;
   void zero_grad();
 
-  /// Copies the array's values in, or, with `share`, uses the array's own memory from now on.
+  /// Copies the array's values into the parameter. With `share`, the parameter uses the array's own memory from now on.
   void load(const std::string& name, const nb::object& array, bool share);
   void freeze(const std::string& name, bool frozen);
   void save(const std::string& folder) const;
@@ -40,10 +40,10 @@ class Model {
   std::string describe() const;
 
  private:
-  // The result lies in host memory.
+  // Returns the micro-batch of `input`, in host memory.
   MicroBatch batch_of(const nb::object& input) const;
   void set_targets(MicroBatch& batch, const nb::object& targets) const;
-  // These three must be called in a turn.
+  // move_now() and the two functions after it must be called while this thread has the turn (turn.h).
   void move_now(Device to);
   Array parameter_now(u32 id);
   std::unique_ptr<Weights> copied_to_host() const;  // a copy of a model that lies on a GPU
@@ -53,9 +53,9 @@ class Model {
   DType dtype_;
   RandomKey random_;
   std::shared_ptr<Weights> weights_;
-  // These fields change and are accessed only in a turn.
+  // These fields are accessed only by the thread that has the turn (turn.h).
   Device device_;
-  i64 samples_ = 0;  // samples seen in training so far; dropout masks depend on it
+  i64 samples_ = 0;  // the number of samples seen in training so far; dropout masks depend on it
 };
 
 void bind_model(nb::module_& module);

@@ -4,6 +4,8 @@
 #include "python/module/errors.h"
 #include "python/module/interpreter.h"
 #include "python/module/model.h"
+#include "python/module/own_model.h"
+#include "python/module/settings.h"
 
 NB_MODULE(_core, module) {
   using namespace spillway::python;
@@ -19,6 +21,9 @@ NB_MODULE(_core, module) {
   bind_model(module);
   bind_optimizers(module);
   bind_training(module);
+  bind_own_model(module);
+  bind_own_training(module);
   bind_commands(module);
+  bind_reports(module);
   refuse_copies(module);
 }

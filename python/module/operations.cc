@@ -10,28 +10,28 @@
 #include <optional>
 
 #include "base/error.h"
-#include "ops/attention.h"
-#include "ops/axis.h"
-#include "ops/conv.h"
-#include "ops/dropout.h"
-#include "ops/elementwise.h"
-#include "ops/embedding.h"
-#include "ops/linear.h"
+#include "ops/elementwise/dropout.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/elementwise/pointwise.h"
+#include "ops/images/conv.h"
+#include "ops/images/pool.h"
 #include "ops/losses/class_loss.h"
 #include "ops/losses/error_loss.h"
-#include "ops/norm.h"
-#include "ops/pointwise.h"
-#include "ops/pool.h"
 #include "ops/products/einsum.h"
+#include "ops/products/linear.h"
 #include "ops/products/matmul.h"
-#include "ops/reduce.h"
+#include "ops/rows/axis.h"
+#include "ops/rows/norm.h"
+#include "ops/rows/reduce.h"
+#include "ops/sequence/attention.h"
+#include "ops/sequence/embedding.h"
 #include "python/module/arrays.h"
 
 namespace spillway::python {
 namespace {
 
 using Axes = std::optional<Wholes>;
-using Numbers = nb::object;  // whole numbers from any array
+using Numbers = nb::object;  // an argument with whole numbers, from any kind of array
 
 struct Home {
   nb::module_& module;
@@ -49,7 +49,7 @@ void unary(const Home& home, const char* name, Variable (*op)(const Variable&), 
       name, [op](const Given& x) { return apply(op, x); }, what);
 }
 
-// Returns the axes counted from the front; each may occur once. An empty list stands for all axes.
+// Returns the axes counted from the front; each axis may occur once. An empty list stands for all axes.
 std::vector<int> list_of(const Axes& axes, const Array& x) {
   std::vector<int> list = axes ? axes->small() : std::vector<int>();
   for (int& axis : list) axis = axis < 0 ? axis + x.value().rank() : axis;
@@ -66,7 +66,7 @@ ops::Reduction reduction_of(const std::string& name) {
   throw WrongValue("reduction: expected mean, sum or none, got " + name);
 }
 
-// Reduces one axis after the other, the last one first.
+// Reduces x over the axes one after the other, the last axis first.
 Variable each_axis(const Variable& x, std::vector<int> list, bool keep, Variable (*one)(const Variable&, int, bool),
                    Variable (*all)(const Variable&)) {
   if (list.empty()) return all(x);
@@ -236,7 +236,7 @@ void bind_reductions(const Home& home) {
               return best.values;
             },
             x);
-        return nb::make_tuple(values, constant(index));
+        return nb::make_tuple(values, made(index));
       },
       nb::arg("k"), nb::arg("axis") = -1, "The k largest elements in order, and their indices (int32).");
 }

@@ -4,9 +4,9 @@
 #include <variant>
 
 #include "base/error.h"
-#include "ops/operators.h"
+#include "ops/elementwise/operators.h"
+#include "ops/layout/shape.h"
 #include "ops/products/matmul.h"
-#include "ops/shape.h"
 #include "python/module/arrays.h"
 
 namespace spillway::python {
@@ -56,7 +56,7 @@ ops::Range range_of(const nb::handle& key, i64 extent) {
   }
   if (step < 1) throw WrongValue("index: expected slices whose step is above 0, got one whose step is not");
   const Py_ssize_t length = PySlice_AdjustIndices(extent, &begin, &end, step);
-  if (length <= 1) return {begin, begin + length, 1};  // a larger step could overflow 64 bits when it is added to an index
+  if (length <= 1) return {begin, begin + length, 1};  // for so few elements the step does not matter, and it could overflow
   return {begin, begin + (length - 1) * step + 1, step};
 }
 
@@ -123,7 +123,8 @@ void bind_operators(nb::class_<Array>& tensor) {
   comparison(tensor, "__le__", [](const Variable& a, const auto& b) -> Variable { return ops::le(a, b); });
   comparison(tensor, "__gt__", [](const Variable& a, const auto& b) -> Variable { return ops::gt(a, b); });
   comparison(tensor, "__ge__", [](const Variable& a, const auto& b) -> Variable { return ops::ge(a, b); });
-  // Hashes by identity, as Python objects do, so that tensors can be in sets and be keys, although == compares element by element.
+  // Tensors are hashed by identity, as Python objects are by default, so that
+  // they can be in sets and be keys, although == compares element by element.
   tensor.def("__hash__", [](nb::handle self) { return reinterpret_cast<intptr_t>(self.ptr()) >> 4; });
   tensor.def("__getitem__", picked, nb::arg("key"), nb::sig("def __getitem__(self, key: object, /) -> Tensor"));
 }

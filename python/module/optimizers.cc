@@ -16,7 +16,7 @@
 namespace spillway::python {
 namespace {
 
-// Every function takes its own turn (turn.h), and must be called with the GIL held.
+// The Python class of optimizers. Every function takes its own turn, the right to compute (turn.h), and must be called with the GIL held.
 class Optimizer {
  public:
   Optimizer(const optim::RuleSettings& settings, const std::vector<Array>& parameters) {

@@ -9,12 +9,13 @@
 #include <map>
 #include <memory>
 
-#include "app/node/grant.h"
 #include "base/error.h"
 #include "device/device_query.h"
 #include "device/memory_pool.h"
 #include "python/module/arguments.h"
 #include "python/module/errors.h"
+#include "python/module/pass.h"
+#include "trainer/node/grant.h"
 
 namespace spillway::python {
 namespace {
@@ -27,7 +28,8 @@ struct Threads {
   std::unique_ptr<ThreadPool> pool;
   int wanted = 0;
 };
-// Used in a turn. The object is never destroyed: a thread may still compute while the interpreter ends.
+// Returns the module's compute threads, for the thread that has the turn (turn.h). The
+// object is never destroyed: a thread may still compute while the interpreter ends.
 Threads& threads() {
   static Threads* const one = new Threads();
   return *one;
@@ -42,7 +44,7 @@ void watch_forks() {
 
 int wanted_threads() {
   Threads& all = threads();
-  if (all.wanted == 0) all.wanted = app::core_grant(app::Host{}).cores;
+  if (all.wanted == 0) all.wanted = trainer::core_grant(trainer::Host{}).cores;
   return all.wanted;
 }
 
@@ -52,13 +54,13 @@ ThreadPool* pool() {
   return all.pool.get();
 }
 
-// Returns the memory of the machine, including swap, or the limit of the process's cgroup if that is lower. Linux would promise more and
-// kill the process when it is used.
+// Returns the memory of the machine, including swap, or the limit of the process's cgroup
+// if that is lower. Linux would promise more, and kill the process when it uses more.
 i64 host_memory_bytes() {
   struct sysinfo machine = {};
   if (::sysinfo(&machine) != 0) return kUnlimited;
   const auto bytes = static_cast<i64>((machine.totalram + machine.totalswap) * machine.mem_unit);
-  return std::min(bytes, app::memory_grant(app::Host{}).cgroup_limit_bytes.value_or(bytes));
+  return std::min(bytes, trainer::memory_grant(trainer::Host{}).cgroup_limit_bytes.value_or(bytes));
 }
 
 MemoryPool* host_memory() {
@@ -66,7 +68,8 @@ MemoryPool* host_memory() {
   return pool;
 }
 
-// Used in a turn. The pools are never destroyed, for the same reason as the threads.
+// Returns the memory pool of a GPU, for the thread that has the turn (turn.h). The pools
+// are never destroyed, because a thread may still compute while the interpreter ends.
 MemoryPool* memory_of(Device gpu) {
   static auto* const all = new std::map<int, std::unique_ptr<MemoryPool>>();
   std::unique_ptr<MemoryPool>& memory = (*all)[gpu.index];
@@ -103,7 +106,7 @@ void settle(Device device) noexcept {
   if (!device.is_cuda()) return;
   try {
     wait_for_gpu(device);
-  } catch (const Error&) {  // the thread that computes there gets the error
+  } catch (const Error&) {  // the thread that computes on the GPU gets the error
   }
 }
 
@@ -121,8 +124,21 @@ Device device_of(const nb::handle& given) {
   return Device::cuda(index);
 }
 
-Running::Running(Device device, bool long_enough)
-    : turn_((check_process(), long_enough)), stream_(stream_on(device)), current_(device), scope_(stream_) {}
+Running::Running(Device device, bool long_enough, InForward in_forward) {
+  if (Pass::current() == nullptr || in_forward == InForward::refused) {
+    check_process();
+    turn_.emplace(long_enough);
+    stream_ = stream_on(device);
+  } else {
+    if (long_enough) unlocked_.emplace();
+    if (in_forward == InForward::on_block) return;
+    if (device != Device::cpu())
+      throw Error(ErrorCode::usage, "[forward] expected arrays in host memory in a block's forward, got one on " + to_string(device));
+    stream_.memory = &MemoryPool::heap();
+  }
+  current_.emplace(device);
+  scope_.emplace(stream_);
+}
 
 namespace {
 

@@ -4,6 +4,7 @@
 #pragma once
 #include <nanobind/nanobind.h>
 
+#include <optional>
 #include <string>
 
 #include "device/gpu_queue.h"
@@ -12,30 +13,35 @@
 
 namespace spillway::python {
 
+/// Says what a computation does in the forward of a block written in Python (pass.h): it is refused; it computes in host memory that does
+/// not belong to the run; or it computes where the block does.
+enum class InForward { refused, on_host, on_block };
+
 /// A computation on `device`: takes the turn for this thread and makes the device's stream current. Set `long_enough` for work of more than
-/// microseconds, to release the GIL. Python's objects must not be touched meanwhile (turn.h). Throws Error(usage) in a child of a process
-/// that computed before it forked, and if there is no such GPU.
+/// microseconds, to release the GIL. Python's objects must not be touched meanwhile (turn.h). In a block's forward there are no turns, and
+/// `in_forward` decides. Throws Error(usage) in a child of a process that computed before it forked, and if there is no such GPU.
 class Running {
  public:
-  explicit Running(Device device = Device::cpu(), bool long_enough = false);
+  explicit Running(Device device = Device::cpu(), bool long_enough = false, InForward in_forward = InForward::refused);
 
  private:
-  const Turn turn_;
-  const Stream stream_;
-  const CurrentDevice current_;
-  const StreamScope scope_;
+  std::optional<Turn> turn_;
+  std::optional<Unlocked> unlocked_;
+  Stream stream_;
+  std::optional<CurrentDevice> current_;
+  std::optional<StreamScope> scope_;
 };
 
 /// Waits until no queue of the GPU can still use memory that is about to be released. Does nothing for the CPU or for a GPU that is lost.
 void settle(Device device) noexcept;
 
-/// Parses "cpu", "cuda" and "cuda:1", and PyTorch's devices of these names (torch.device). Throws WrongValue on others.
+/// Parses "cpu", "cuda" and "cuda:1", and PyTorch's devices of these names (torch.device). Throws WrongValue on any other name.
 Device device_of(const nb::handle& name);
 
-/// Throws as Running does in a forked child; for calls that start threads of their own.
+/// Throws Error(usage) in a child of a process that computed before it forked. Calls that start threads of their own call it.
 void check_process();
 
-/// Number of bytes from which a call releases the GIL: half a millisecond of work and more.
+/// The number of bytes from which a call releases the GIL: half a millisecond of work and more.
 constexpr i64 kLongBytes = 1 << 20;
 
 void bind_runtime(nb::module_& module);

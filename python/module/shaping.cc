@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "ops/shape.h"
+#include "ops/layout/shape.h"
 #include "python/module/arrays.h"
 
 namespace spillway::python {
@@ -16,7 +16,7 @@ Wholes numbers_in(const nb::args& args) {
   return Wholes::read(args[0]);
 }
 
-// Replaces an extent of -1 by the one that makes the number of elements match.
+// Replaces an extent of -1 by the extent that makes the number of elements match.
 Shape filled(const Tensor& x, std::vector<i64> extents) {
   const auto open = std::ranges::find(extents, -1);
   if (open != extents.end()) {
@@ -30,7 +30,7 @@ Shape filled(const Tensor& x, std::vector<i64> extents) {
   return shape;
 }
 
-// A bound beyond every extent, but small enough that adding it to one does not overflow 64 bits.
+// The bound that stands for the end of an axis: beyond every extent, but so small that adding it to an extent does not overflow 64 bits.
 constexpr i64 kFar = i64{1} << 59;
 
 std::vector<ops::Padding> paddings_in(const nb::object& given) {

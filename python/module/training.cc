@@ -1,98 +1,36 @@
-// Binds app::Training for Python. Callbacks may raise exceptions, Ctrl-C works, and a function receives the lines that the command would
-// print.
-#include "app/training.h"
+// Binds spillway::Trainer for Python. Callbacks may raise exceptions, Ctrl-C works, and a function receives the lines that the command
+// would print.
+#include "python/module/training.h"
 
 #include <nanobind/stl/function.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/vector.h>
 
 #include <atomic>
 #include <csignal>
 #include <exception>
-#include <ostream>
-#include <streambuf>
 #include <thread>
 
 #include "python/module/arguments.h"
 #include "python/module/model.h"
+#include "python/module/settings.h"
+#include "trainer/trainer.h"
 
 namespace spillway::python {
 namespace {
 
-// Keeps the first exception that a Python callback raised, to raise it again at the end.
-class Raised {
- public:
-  /// Runs call() under the GIL. If it raises an exception, keeps it and throws Error(usage), unless it is KeyboardInterrupt.
-  template <class Call>
-  void guard(const char* where, const Call& call) {
+// Returns a function that passes a line of the run to the Python function `hear`. An exception from it is only
+// kept, since a thread that reports progress does not expect one; the run stops at its next step.
+std::function<void(std::string_view)> lines_to(const nb::object& hear, Raised& raised) {
+  if (hear.is_none()) return {};
+  return [&hear, &raised](std::string_view line) {
     const Locked locked;
-    if (first_) return;
     try {
-      call_python(call);
+      call_python([&] { hear(nb::steal(PyUnicode_DecodeUTF8(line.data(), static_cast<Py_ssize_t>(line.size()), "replace"))); });
     } catch (nb::python_error& e) {
-      const bool stops = e.matches(PyExc_KeyboardInterrupt);  // as with Ctrl-C outside of a callback, the run saves and stops
-      first_.emplace(std::move(e));
-      if (!stops) throw Error(ErrorCode::usage, std::string("[callback] ") + where + " raised an exception");
+      raised.keep(std::move(e));
     }
-  }
-  bool any() const { return first_.has_value(); }
-  void keep(nb::python_error error) {
-    if (!first_) first_.emplace(std::move(error));
-  }
-  /// Must be called under the GIL.
-  void rethrow() {
-    if (!first_) return;
-    nb::python_error error = std::move(*first_);
-    first_.reset();
-    throw error;
-  }
-
- private:
-  std::optional<nb::python_error> first_;
-};
-
-// A stream buffer that passes each complete line to a Python function.
-class Lines final : public std::streambuf {
- public:
-  Lines(nb::object hear, Raised& raised) : hear_(std::move(hear)), raised_(raised) {}
-
- protected:
-  int overflow(int c) override {
-    if (c == traits_type::eof()) return 0;
-    line_ += static_cast<char>(c);
-    if (c == '\n') say();
-    return c;
-  }
-  std::streamsize xsputn(const char* text, std::streamsize count) override {
-    for (std::streamsize i = 0; i < count; ++i) overflow(static_cast<unsigned char>(text[i]));
-    return count;
-  }
-
- private:
-  // Passes the line on. An exception is only kept, since code that writes to a stream does not expect one; the run stops at its next step.
-  void say() {
-    line_.pop_back();
-    if (!hear_.is_none()) {
-      const Locked locked;
-      try {
-        call_python([&] { hear_(nb::steal(PyUnicode_DecodeUTF8(line_.data(), static_cast<Py_ssize_t>(line_.size()), "replace"))); });
-      } catch (nb::python_error& e) {
-        raised_.keep(std::move(e));
-      }
-    }
-    line_.clear();
-  }
-
-  const nb::object hear_;
-  Raised& raised_;
-  std::string line_;
-};
-
-std::vector<std::string> words_of(const std::vector<nb::bytes>& words) {
-  std::vector<std::string> all;
-  for (const nb::bytes& word : words) all.emplace_back(word.c_str(), word.size());
-  return all;
+  };
 }
 
 nb::object path_object(const std::filesystem::path& path) {
@@ -102,8 +40,8 @@ nb::object path_object(const std::filesystem::path& path) {
   return nb::module_::import_("pathlib").attr("Path")(text);
 }
 
-// Makes a SIGINT that Python handles known to every thread for its lifetime. Python itself tells only the main thread, which here may wait
-// for ranks that are threads.
+// Makes a SIGINT that Python handles known to every thread for the lifetime of the object.
+// Python itself tells only the main thread, which may be waiting for ranks that are threads.
 class Interrupts {
  public:
   Interrupts() {
@@ -128,20 +66,20 @@ class Interrupts {
   static bool came() { return came_; }
 
  private:
-  static inline int users_ = 0;  // accessed under the GIL
+  static inline int users_ = 0;  // the number of Interrupts objects alive; accessed under the GIL
   static inline bool installed_ = false;
   static inline std::atomic<bool> came_ = false;
   static inline struct sigaction pythons_ = {};
 };
 
 struct Hearers {
-  nb::object on_step, on_validate, on_save, results, log;
+  nb::object on_step, on_validate, on_save, log;
   i64 patience = 0;
   bool keep_best = false;
 };
 
-app::TrainCallbacks callbacks_of(const Hearers& hearers, Raised& raised) {
-  app::TrainCallbacks callbacks;
+trainer::TrainCallbacks callbacks_of(const Hearers& hearers, Raised& raised) {
+  trainer::TrainCallbacks callbacks;
   const auto hear = [&raised]<class Event>(std::function<void(const Event&)>& into, const nb::object& call, const char* name) {
     if (call.is_none()) return;
     into = [&raised, &call, name](const Event& event) { raised.guard(name, [&] { call(nb::cast(event, nb::rv_policy::copy)); }); };
@@ -151,8 +89,8 @@ app::TrainCallbacks callbacks_of(const Hearers& hearers, Raised& raised) {
   hear(callbacks.on_save, hearers.on_save, "on_save");
   callbacks.patience = hearers.patience;
   callbacks.keep_best = hearers.keep_best;
-  // Python's own signal handlers run here: Ctrl-C raises KeyboardInterrupt, on which the run saves and stops, as the program does on
-  // Ctrl-C.
+  // Python's own signal handlers run in this callback: Ctrl-C raises KeyboardInterrupt,
+  // on which the run saves and stops, as the program does on Ctrl-C.
   callbacks.wants_stop = [&raised, caller = std::this_thread::get_id()] {
     const bool elsewhere = std::this_thread::get_id() != caller;
     const Locked locked;
@@ -165,14 +103,18 @@ app::TrainCallbacks callbacks_of(const Hearers& hearers, Raised& raised) {
   return callbacks;
 }
 
-// The Python class Training. It can run only one training at a time.
-struct Trained {
-  explicit Trained(const std::vector<std::string>& words) : training(words) {}
-  app::Training training;
-  bool trains = false;  // accessed under the GIL
-};
+// Returns the training of a model that Spillway knows by name.
+Trained by_name(trainer::TrainConfig settings) {
+  const bool quiet = settings.quiet, json = settings.json;
+  const auto training = std::make_shared<Trainer>(settings);
+  return {[training](const trainer::TrainCallbacks& callbacks, Raised&, trainer::Messages& messages) {
+            training->callbacks = callbacks;
+            return training->fit({}, messages);
+          },
+          quiet, json};
+}
 
-app::TrainingResult train(Trained& trained, const Hearers& hearers) {
+trainer::TrainingResult train(Trained& trained, const Hearers& hearers) {
   check_process();
   check_not_ending("train");
   if (hearers.patience < 0) throw WrongValue("patience: expected 0 or above, got " + std::to_string(hearers.patience));
@@ -182,21 +124,19 @@ app::TrainingResult train(Trained& trained, const Hearers& hearers) {
         "[train] expected a Trainer that is not training, got one that is: wait for it to end, or make another Trainer with its own out");
   trained.trains = true;
   Raised raised;
-  app::TrainingResult result;
+  trainer::TrainingResult result;
   std::exception_ptr failure;
   {
     const Interrupts interrupts;
-    Lines results(hearers.results, raised), log(hearers.log, raised);
-    std::ostream to_results(&results), to_log(&log);
-    trained.training.callbacks = callbacks_of(hearers, raised);
+    trainer::LineMessages messages(lines_to(hearers.log, raised), trained.quiet, trained.json);
+    const trainer::TrainCallbacks callbacks = callbacks_of(hearers, raised);
     const UnderWay used;
     const Unlocked unlocked;
     try {
-      result = trained.training.run(to_results, to_log);
+      result = trained.run(callbacks, raised, messages);
     } catch (...) {  // call_python() keeps back the foreign exception by which Python ends a thread
       failure = std::current_exception();
     }
-    trained.training.callbacks = {};
   }
   trained.trains = false;
   raised.rethrow();
@@ -208,48 +148,48 @@ app::TrainingResult train(Trained& trained, const Hearers& hearers) {
 }  // namespace
 
 void bind_training(nb::module_& module) {
-  nb::class_<app::StepEvent>(module, "StepEvent", "A completed optimizer step.")
-      .def_ro("step", &app::StepEvent::step, "The number of the step, counted from 1.")
-      .def_ro("steps", &app::StepEvent::steps, "The number of steps of the whole run.")
-      .def_ro("loss", &app::StepEvent::loss, "The mean loss of the global batch, in nats, before the update.")
-      .def_ro("grad_norm", &app::StepEvent::grad_norm, "The global gradient norm before clipping.")
-      .def_ro("learning_rate", &app::StepEvent::learning_rate)
-      .def_ro("seconds", &app::StepEvent::seconds)
-      .def_ro("tokens", &app::StepEvent::tokens, "Tokens of this step, without padding; for image models its images.")
-      .def_ro("positions", &app::StepEvent::positions, "Tokens and padding of this step.")
-      .def_ro("skipped", &app::StepEvent::skipped, "Whether the update was skipped because gradients were not finite.");
-  nb::class_<app::ValidationEvent>(module, "ValidationEvent", "The result of a validation.")
-      .def_ro("step", &app::ValidationEvent::step)
-      .def_ro("loss", &app::ValidationEvent::loss, "The validation loss, in nats.")
-      .def_ro("accuracy", &app::ValidationEvent::accuracy, "The accuracy of image models; None for others.")
-      .def_ro("best", &app::ValidationEvent::best, "Whether no earlier validation loss of this run was lower.");
-  nb::class_<app::SaveEvent>(module, "SaveEvent", "A checkpoint that is durable.")
-      .def_ro("step", &app::SaveEvent::step)
+  nb::class_<trainer::StepEvent>(module, "StepEvent", "A completed optimizer step.")
+      .def_ro("step", &trainer::StepEvent::step, "The number of the step, counted from 1.")
+      .def_ro("steps", &trainer::StepEvent::steps, "The number of steps of the whole run.")
+      .def_ro("loss", &trainer::StepEvent::loss, "The mean loss of the global batch, in nats, before the update.")
+      .def_ro("grad_norm", &trainer::StepEvent::grad_norm, "The global gradient norm before clipping.")
+      .def_ro("learning_rate", &trainer::StepEvent::learning_rate)
+      .def_ro("seconds", &trainer::StepEvent::seconds)
+      .def_ro("tokens", &trainer::StepEvent::tokens, "Tokens of this step, without padding; for image models its images.")
+      .def_ro("positions", &trainer::StepEvent::positions, "Tokens and padding of this step.")
+      .def_ro("skipped", &trainer::StepEvent::skipped, "Whether the update was skipped because gradients were not finite.");
+  nb::class_<trainer::ValidationEvent>(module, "ValidationEvent", "The result of a validation.")
+      .def_ro("step", &trainer::ValidationEvent::step)
+      .def_ro("loss", &trainer::ValidationEvent::loss, "The validation loss, in nats.")
+      .def_ro("accuracy", &trainer::ValidationEvent::accuracy, "The accuracy of image models; None for others.")
+      .def_ro("best", &trainer::ValidationEvent::best, "Whether no earlier validation loss of this run was lower.");
+  nb::class_<trainer::SaveEvent>(module, "SaveEvent", "A checkpoint that is durable.")
+      .def_ro("step", &trainer::SaveEvent::step)
       .def_prop_ro(
-          "checkpoint", [](const app::SaveEvent& e) { return path_object(e.checkpoint); },
+          "checkpoint", [](const trainer::SaveEvent& e) { return path_object(e.checkpoint); },
           nb::sig("def checkpoint(self) -> \"pathlib.Path\""));
-  nb::class_<app::TrainingResult>(module, "TrainingResult", "The result of train().")
-      .def_ro("finished", &app::TrainingResult::finished, "False if the run was stopped; another train() continues it.")
+  nb::class_<trainer::TrainingResult>(module, "TrainingResult", "The result of train().")
+      .def_ro("finished", &trainer::TrainingResult::finished, "False if the run was stopped; another train() continues it.")
       .def_prop_ro(
-          "run", [](const app::TrainingResult& r) { return path_object(r.run); }, nb::sig("def run(self) -> \"pathlib.Path\""))
+          "run", [](const trainer::TrainingResult& r) { return path_object(r.run); }, nb::sig("def run(self) -> \"pathlib.Path\""))
       .def_prop_ro(
-          "checkpoint", [](const app::TrainingResult& r) { return path_object(r.checkpoint); },
+          "checkpoint", [](const trainer::TrainingResult& r) { return path_object(r.checkpoint); },
           nb::sig("def checkpoint(self) -> \"pathlib.Path | None\""), "The newest checkpoint; None if none was saved.")
-      .def("__repr__", [](const app::TrainingResult& r) {
+      .def("__repr__", [](const trainer::TrainingResult& r) {
         return std::string("TrainingResult(") + (r.finished ? "finished" : "stopped") + ", run=" + r.run.string() + ")";
       });
   nb::class_<Trained>(module, "Training")
       .def(
-          "__init__", [](Trained* self, const std::vector<nb::bytes>& words) { new (self) Trained(words_of(words)); }, nb::arg("words"))
+          "__init__", [](Trained* self, const nb::dict& arguments) { new (self) Trained(by_name(train_settings(arguments))); },
+          nb::arg("arguments"))
       .def(
           "run",
-          [](Trained& self, nb::object on_step, nb::object on_validate, nb::object on_save, nb::object results, nb::object log,
-             const Whole& patience, const Flag& keep_best) {
-            return train(self, {std::move(on_step), std::move(on_validate), std::move(on_save), std::move(results), std::move(log),
-                                patience, keep_best});
+          [](Trained& self, nb::object on_step, nb::object on_validate, nb::object on_save, nb::object log, const Whole& patience,
+             const Flag& keep_best) {
+            return train(self, {std::move(on_step), std::move(on_validate), std::move(on_save), std::move(log), patience, keep_best});
           },
-          nb::arg("on_step").none(), nb::arg("on_validate").none(), nb::arg("on_save").none(), nb::arg("results").none(),
-          nb::arg("log").none(), nb::arg("patience"), nb::arg("keep_best"));
+          nb::arg("on_step").none(), nb::arg("on_validate").none(), nb::arg("on_save").none(), nb::arg("log").none(), nb::arg("patience"),
+          nb::arg("keep_best"));
 }
 
 }  // namespace spillway::python

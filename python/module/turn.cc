@@ -6,7 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "base/types.h"
+#include "python/module/pass.h"
 
 namespace spillway::python {
 namespace {
@@ -33,7 +35,7 @@ class Queue {
  private:
   std::mutex mutex_;
   std::condition_variable next_;
-  u64 given_ = 0, served_ = 0;  // tickets given out, and tickets served
+  u64 given_ = 0, served_ = 0;  // the numbers of tickets given out and of tickets served
 };
 // The queue is never destroyed: a thread may compute until the process ends.
 Queue& queue() {
@@ -53,7 +55,9 @@ Drops& drops() {
 
 thread_local int turns = 0;
 
-void drop_all() {
+}  // namespace
+
+void drop_kept() {
   std::vector<std::function<void()>> found;
   if (!drops().any) return;
   {
@@ -64,9 +68,11 @@ void drop_all() {
   for (const auto& drop : found) call_python(drop);
 }
 
-}  // namespace
-
 Turn::Turn(bool long_enough) {
+  if (Pass::current() != nullptr)
+    throw Error(ErrorCode::usage,
+                "[forward] expected only operations on tensors in a block's forward, got a call that computes outside of the run, such as "
+                "backward(), copy_() or one of a Model or an optimizer: call it before the run, or in a callback");
   if (turns++ > 0) return;
   if (!long_enough && queue().try_enter()) return;
   state_ = PyEval_SaveThread();
@@ -77,7 +83,7 @@ Turn::~Turn() {
   if (--turns > 0) return;
   queue().leave();
   if (state_ != nullptr) take_gil(state_);
-  drop_all();
+  drop_kept();
 }
 
 int Turn::depth() { return turns; }

@@ -1,5 +1,5 @@
-// A turn is the right to compute with tensors, models and optimizers; one thread has it at a time. With these rules the objects need no
-// locks of their own:
+// A turn is the right to compute with tensors, models and optimizers; one thread has it at a time. With these rules the objects
+// need no locks of their own:
 //   1. Graphs, leaves, weights and the elements of tensors are touched only by the thread that has the turn, in the order of calls.
 //   2. Python's objects, including the fields of an Array, are touched only under the GIL.
 //   3. Nobody waits for the GIL during a turn, and no Python code runs in a turn; so the two cannot deadlock.
@@ -12,7 +12,8 @@
 namespace spillway::python {
 
 /// Takes the turn for this thread; inside another turn of the same thread it does nothing more. Waits, without the GIL, for the threads
-/// that asked before. The caller must hold the GIL when it makes and when it ends a turn; in between it must not rely on holding it.
+/// that asked before. The caller must hold the GIL when it makes and when it ends a turn; in between it must not rely on holding it. Throws
+/// Error(usage) in the forward of a block (pass.h), in which only operations on tensors may compute.
 class Turn {
  public:
   explicit Turn(bool long_enough);
@@ -28,7 +29,9 @@ class Turn {
 };
 
 /// Runs `drop`, which releases a Python object and so may run any Python code. Runs it now if this thread holds the GIL outside of a turn,
-/// otherwise when a turn ends. Does not run it if the interpreter has ended.
+/// otherwise when a turn ends or drop_kept() is called. Does not run it if the interpreter has ended.
 void drop_in_python(std::function<void()> drop);
+/// Runs what drop_in_python() has kept for later. The caller must hold the GIL outside of a turn.
+void drop_kept();
 
 }  // namespace spillway::python

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _TOKEN_KEYS = ("input_ids", "labels", "attention_mask", "position_ids", "seq_lengths", "completion_mask", "assistant_masks", "token_type_ids")
 _TEXT_KEYS = ("text", "prompt", "completion", "messages", "conversations", "instruction", "input", "output", "system", "history")
 _KEYS = (*_TOKEN_KEYS, *_TEXT_KEYS, "tools", "documents", "chat_template_kwargs")
-_MAGIC, _VERSION = 20240801, 7  # llm.c's header for tokens of 32 bits: src/data/token_format.h
+_MAGIC, _VERSION = 20240801, 7  # llm.c's header for tokens of 32 bits: src/data/tokens/token_format.h
 
 
 def write_tokens(file: str | os.PathLike, rows: Iterable[Any]) -> str:

@@ -10,7 +10,50 @@ from .flags import _text, words
 
 TYPE_CHECKING = False  # type checkers take it as True; at run time, not importing typing saves time
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Optional, TypedDict
+
+    class ByTier(TypedDict):
+        """Bytes in each tier."""
+
+        device: int
+        host: int
+        nvme: int
+
+    class PlanRow(TypedDict):
+        """What memory is used for, and the bytes that this use takes."""
+
+        what: str
+        bytes: ByTier
+
+    class Alternative(TypedDict):
+        """Another plan that fits, and the flag that asks for it."""
+
+        flag: str
+        predicted_step_s: float
+        nvme_written_bytes_per_step: int
+        total_bytes: ByTier
+
+    class Wear(TypedDict):
+        """Bytes written to NVMe, and the days until a drive reaches its rated writes; None if no rating was given."""
+
+        per_token: float
+        per_day: float
+        days_to_endurance: Optional[float]
+
+    class Checkpoint(TypedDict):
+        """The newest complete checkpoint."""
+
+        name: str
+        step: int
+        age_s: float
+
+    class Finding(TypedDict):
+        """A fact about the machine. level: "green", "yellow" or "red"; cure: the fall-back in use, or what to do."""
+
+        level: str
+        name: str
+        text: str
+        cure: str
 
 
 def _run(line: list[bytes]) -> tuple[int, str, str, str]:
@@ -34,14 +77,14 @@ class Report:
     """The result of a command. print(report) shows the text that the command prints; report.to_dict() and report["key"] give the values
     that it prints with --json."""
 
-    def __init__(self, values: dict[str, Any], text: str) -> None:
+    def __init__(self, values: Any, text: str) -> None:
         self._values = values
-        self._text = text
+        self._text = text.rstrip("\n")
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Any:
         return self._values
 
-    def __getitem__(self, key: str) -> Any:
+    def __getitem__(self, key: Any) -> Any:
         return self._values[key]
 
     def __str__(self) -> str:
@@ -55,11 +98,109 @@ class Report:
         return f"<pre>{html.escape(str(self))}</pre>"
 
 
-def _report(line: list[bytes], fine: tuple[int, ...] = (0,)) -> Report:
+class PlanReport(Report):
+    """A plan that fits. report.total_bytes is report["total_bytes"]. Bytes are those of one rank: the first, since no other has more."""
+
+    rows: list[PlanRow]
+    """What each tier holds, by purpose."""
+    total_bytes: ByTier
+    budget_bytes: ByTier
+    read_bytes_per_step: ByTier
+    written_bytes_per_step: ByTier
+    exchanged_bytes_per_step: int
+    """Bytes exchanged with other data-parallel ranks."""
+    sent_bytes_per_step: int
+    """Bytes sent to other pipeline stages."""
+    tokens_per_step: int
+    """Tokens that all ranks together train on in a step."""
+    predicted_step_s: float
+    """The predicted seconds of a step."""
+    computing_share: float
+    """The part of a step in which the device computes, from 0 to 1."""
+    lane_shares: dict[str, float]
+    """The part of a step in which each lane is busy, from 0 to 1."""
+    steps: Optional[int]
+    """The steps of the run; None if they follow from data that has not been prepared yet."""
+    nvme_written_per_day: float
+    days_to_endurance: Optional[float]
+    """Days until a drive reaches its rated writes; None if no rating was given or nothing is written."""
+    nvme_write_price_s: float
+    """Seconds that the planner adds to the time of a step for its writes to NVMe when it compares plans, to spare the drive."""
+    ranks: int
+    pipeline_stages: int
+    zero_stage: int
+    prefetch: int
+    """The number of blocks whose tensors are prefetched."""
+    recompute: bool
+    """Whether blocks are recomputed in the backward pass (gradient checkpointing)."""
+    instructions: int
+    """The number of instructions of a step."""
+    alternatives: list[Alternative]
+    """Other plans that fit, fastest first."""
+    command: str
+    """The command that trains like this."""
+    roofline: dict[str, Any]
+    """The time that the kernels of a step would take on a GPU that reaches its ceilings; only with roofline=True."""
+
+    def __init__(self, values: dict[str, Any], text: str) -> None:
+        super().__init__(values, text)
+        vars(self).update(values)
+
+
+class StatusReport(Report):
+    """The progress of a run. report.step is report["step"]. Means are those of the last steps."""
+
+    state: str
+    """"running", "finished" or "stopped"."""
+    owner: Optional[str]
+    """The process that runs it, if it is running."""
+    step: int
+    """The last step that was completed."""
+    steps: Optional[int]
+    """The steps of the whole run."""
+    ranks: int
+    slowest_rank: Optional[int]
+    """The rank for which the others waited most often in the last steps."""
+    loss: Optional[float]
+    validation_loss: Optional[float]
+    step_s: Optional[float]
+    """The mean seconds of a step."""
+    tokens_per_s: Optional[float]
+    positions_per_s: Optional[float]
+    """Tokens and padding per second."""
+    left_s: Optional[float]
+    """The estimated seconds until the last step."""
+    last_step_age_s: Optional[float]
+    """The seconds since the last step."""
+    tier_bytes: Optional[ByTier]
+    """Bytes in use at the last step."""
+    peak_bytes: Optional[ByTier]
+    read_bytes_per_step: ByTier
+    written_bytes_per_step: ByTier
+    nvme_written_bytes: Wear
+    checkpoint: Optional[Checkpoint]
+    """The newest complete checkpoint."""
+
+    def __init__(self, values: dict[str, Any], text: str) -> None:
+        super().__init__(values, text)
+        vars(self).update(values)
+
+
+class DoctorReport(Report):
+    """What was found on this machine. report[0] is report.findings[0]."""
+
+    findings: list[Finding]
+
+    def __init__(self, values: list[Finding], text: str) -> None:
+        super().__init__(values, text)
+        self.findings = values
+
+
+def _report(line: list[bytes]) -> Report:
     import json
 
     status, out, err, text = _run(line + [b"--json"])
-    if status not in fine:
+    if status != 0:
         _raise(status, out, err)
     try:
         values = json.loads(out)
@@ -67,13 +208,13 @@ def _report(line: list[bytes], fine: tuple[int, ...] = (0,)) -> Report:
         _raise(status, out, err)
     if "error" in values:
         _raise(status, out, err)
-    return Report(values, text.rstrip("\n"))
+    return Report(values, text)
 
 
-def plan(**flags: Any) -> Report:
+def plan(**flags: Any) -> PlanReport:
     """Shows whether a run with these flags of train fits, its bytes per tier, the time of a step and what limits it, and better settings.
     Raises RefusedError if nothing fits."""
-    return _report([b"plan"] + words(flags))
+    return PlanReport(*_core._plan(flags))
 
 
 def schedule(**flags: Any) -> Report:
@@ -81,14 +222,14 @@ def schedule(**flags: Any) -> Report:
     return _report([b"schedule"] + words(flags))
 
 
-def doctor(**flags: Any) -> Report:
+def doctor(**flags: Any) -> DoctorReport:
     """Checks this machine (cores, memory, disks, GPUs) and gives one line for each. A red line raises no exception."""
-    return _report([b"doctor"] + words(flags), fine=(0, 3))
+    return DoctorReport(*_core._doctor(flags))
 
 
-def status(run: str | os.PathLike) -> Report:
+def status(run: str | os.PathLike) -> StatusReport:
     """Shows the progress of a run, read from its folder."""
-    return _report([b"status", _text("run", run)])
+    return StatusReport(*_core._status({"run": _text("run", run)}))
 
 
 def bench(*what: str, **flags: Any) -> Report:

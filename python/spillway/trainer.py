@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
-from . import _core
+from . import _core, own_model
 from ._core import SaveEvent, StepEvent, TrainingResult, ValidationEvent
 from .data import write_rows
 from .errors import UsageError, UsageTypeError, _system_errors
-from .flags import _text, words
+from .flags import _text
 
 TYPE_CHECKING = False  # type checkers take it as True; at run time, not importing typing saves time
 if TYPE_CHECKING:
@@ -21,14 +22,23 @@ class Trainer:
 
     Trainer(model="gpt2-124m", data="kjv.txt", device_memory="1GiB", out="runs/mine").train()
 
-    device_memory="1GiB" is --device-memory 1GiB, True a bare flag, a list a repeated one. `out` is the run folder; the same
-    Trainer, or the command with the same flags, resumes the run in it. Invalid flags raise UsageError here.
+    device_memory="1GiB", or 2**30, is --device-memory 1GiB, from_scratch=True a flag without a value, and a list a repeated flag. `out` is
+    the run folder; the same Trainer, or the command with the same flags, resumes the run in it. Invalid flags raise UsageError here.
 
     `data` and `validation_data` may be rows instead of paths: any iterable of what write_rows() takes. Rows are written to a file next to
     `out`, OUT.data.jsonl, so that the run can read them at any step; to resume, give the same rows, or that file.
+
+    `model` may also be Blocks of your own, in order: Trainer(model=[Hidden(), Answer()], name="mine", data=samples, out="runs/mine").
+    Their names are their positions, or the keys of a dict. `data` is then a sequence of dictionaries, one for each sample, or a dictionary
+    of arrays [samples, ...]; every sample has the same names, shapes and types. For blocks that read tokens it is a path, and
+    `sequence_length` is required.
     """
 
     def __init__(self, **flags: Any) -> None:
+        self._own = own_model.is_own(flags.get("model"))
+        if self._own:
+            self._training = _own_training(flags)
+            return
         for name in ("data", "validation_data"):
             if _are_rows(flags.get(name)):
                 if flags.get("out") is None:
@@ -38,8 +48,7 @@ class Trainer:
                 with _system_errors(f"make the folder of {file}"):
                     os.makedirs(os.path.dirname(file), exist_ok=True)
                 flags[name] = write_rows(file, flags[name])
-        self._words = words(flags)
-        self._training = _core.Training(self._words)
+        self._training = _core.Training(flags)
 
     def train(
         self,
@@ -77,10 +86,30 @@ class Trainer:
         if log is None and bar is None:
             log = _to_stderr
         try:
-            return self._training.run(hear, on_validate, on_save, log, log, patience, keep_best)
+            with own_model.interrupts_between_blocks() if self._own else contextlib.nullcontext():
+                return self._training.run(hear, on_validate, on_save, log, patience, keep_best)
         finally:
             if bar is not None:
                 bar.close()
+
+
+def _own_training(flags: dict[str, Any]) -> _core.Training:
+    model, name = flags.pop("model"), flags.pop("name", "own")
+    paths = _are_paths(flags.get("data"))
+    samples = []
+    for argument in ("data", "validation_data"):
+        if flags.get(argument) is not None and _are_paths(flags[argument]) != paths:
+            raise UsageError(f"{argument}: expected the same kind as data, samples or paths, got the other")
+        samples.append(None if paths else own_model.checked_samples(flags.pop(argument, None), argument))
+    if not paths and samples[0] is None:
+        raise UsageError("data: expected samples, or the path of a text or a token file, got none")
+    return own_model.training(model, name, flags, *samples)
+
+
+def _are_paths(data: Any) -> bool:
+    if isinstance(data, (list, tuple)):
+        return len(data) > 0 and all(isinstance(one, (str, bytes, os.PathLike)) for one in data)
+    return isinstance(data, (str, bytes, os.PathLike))
 
 
 def _are_rows(data: Any) -> bool:

@@ -110,7 +110,7 @@ def _optimizer(read: _Reading) -> None:
     if eps is not None and rule == "adamw":
         read.flags["eps"] = eps
     if (beta1 is not None or beta2 is not None) and rule in ("adamw", "lion"):
-        read.flags["betas"] = f"{0.9 if beta1 is None else beta1!r},{0.999 if beta2 is None else beta2!r}"
+        read.flags["betas"] = (0.9 if beta1 is None else beta1, 0.999 if beta2 is None else beta2)
 
 
 def _schedule(read: _Reading) -> None:
@@ -150,7 +150,7 @@ def _saves(read: _Reading) -> None:
     elif _word(when) == "steps":
         if every is None or every < 1 or every != int(every):
             raise read.refuse("save_steps", "a number of steps", every)
-        read.flags["checkpoint_every"] = str(int(every))
+        read.flags["checkpoint_every"] = int(every)
     else:
         raise read.refuse("save_strategy", "no, steps or epoch (best: train(keep_best=True))", _word(when))
 
@@ -182,14 +182,14 @@ def _rest(read: _Reading) -> None:
         read.flags["workers"] = workers
     packing = read.given.pop("packing", None)
     if packing is not None:
-        read.flags["packing"] = "on" if packing else "off"
+        read.flags["packing"] = bool(packing)
     where = read.take("resume_from_checkpoint")
     if where:
         read.flags["resume"] = "must" if where is True else os.fspath(where)
     reports = read.take("report_to")
     reports = [reports] if isinstance(reports, str) else reports
     if reports and "none" in reports:
-        read.flags["tensorboard"] = "off"
+        read.flags["tensorboard"] = False
     configuration = read.take("deepspeed")
     if isinstance(configuration, dict):
         read.flags["deepspeed"] = _file_of(configuration)
@@ -220,8 +220,8 @@ def _leave_to_deepspeed(read: _Reading, configuration: Any) -> None:
 
 
 def _file_of(configuration: dict[str, Any]) -> str:
-    """Writes the configuration to a temporary file and returns its path. The file exists until the process ends, because a Trainer reads it
-    when it is made and again when it trains."""
+    """Writes the configuration to a temporary file and returns its path. The file exists until the process ends, because Trainers may be made
+    from the flags at any time."""
     import atexit  # imported here, so that importing spillway stays fast
     import json
     import tempfile

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -85,7 +86,7 @@ def test_ctrl_c_is_heard_by_ranks_that_are_threads(flags):
 @pytest.mark.parametrize(
     "change, kind, also, word",
     [
-        (dict(modle="gpt2-tiny"), spillway.UsageError, ValueError, "did you mean --model"),
+        (dict(modle="gpt2-tiny"), spillway.UsageError, ValueError, "did you mean \"model\""),
         (dict(data="not-there.txt"), spillway.DataError, ValueError, "not-there.txt"),
         (dict(device_memory="1MiB", host_memory="1MiB"), spillway.RefusedError, MemoryError, "does not fit"),
     ],
@@ -97,13 +98,99 @@ def test_errors_by_kind(flags, change, kind, also, word):
     assert not flags["out"].exists()
 
 
-def test_flags_are_the_programs():
+def test_words_of_other_commands():
     from spillway.flags import words
 
     made = words(dict(model="m", from_scratch=True, tie=False, data=["a", "b"], learning_rate=1e-3, steps=3, nvme=None))
     assert made == [b"--model=m", b"--from-scratch", b"--data=a", b"--data=b", b"--learning-rate=0.001", b"--steps=3"]
     with pytest.raises(TypeError, match="data: expected"):
         words(dict(data={}))
+
+
+def config_of(flags):
+    spillway.Trainer(**flags).train(log=quiet)
+    config = (flags["out"] / "config.json").read_text()
+    shutil.rmtree(flags["out"])
+    return config
+
+
+def test_typed_values_are_those_of_the_flags(flags):
+    """The run that typed values make has the configuration of the run that the texts of the command line make."""
+    del flags["learning_rate"], flags["device_memory"], flags["checkpoint_every"], flags["tensorboard"]
+    typed = dict(learning_rate=np.float64(1e-3), betas=(0.8, np.float32(0.5)), device_memory=2**28, host_memory=np.int64(2**28), steps=2,
+                 checkpoint_every=7, tensorboard=False, packing=False, zero_stage=0, trace_steps=[1, 2], timeout=90, drop_last=True,
+                 place_optimizer={"device": "1MiB", "host": "rest"}, place_gradients="host", validation_fraction=0, from_scratch=False,
+                 validation_data=[str(flags["data"])], nvme=None)
+    texts = dict(learning_rate="0.001", betas="0.8,0.5", device_memory="256MiB", host_memory="256MiB", steps="2", checkpoint_every="7",
+                 tensorboard="off", packing="off", zero_stage="0", trace_steps="1:2", timeout="90s", drop_last="true",
+                 place_optimizer="device=1MiB,host=rest", place_gradients="host", validation_fraction="0", from_scratch="false",
+                 validation_data=os.fsencode(flags["data"]))
+    assert config_of({**flags, **typed}) == config_of({**flags, **texts})
+
+
+@pytest.mark.parametrize("change, kind, words", [
+    (dict(steps=2.0), TypeError, r"\[steps\] expected a whole number, got 2"),
+    (dict(steps=True), TypeError, r"\[steps\] expected a whole number, got true"),
+    (dict(steps=0), ValueError, r"\[steps\] expected a value at least 1, got 0"),
+    (dict(steps=2**70), ValueError, rf'\[steps\] expected a whole number, got "{2**70}"'),
+    (dict(steps=10**5000), ValueError, "steps: expected a whole number that fits 64 bits, got a larger one"),
+    (dict(steps=np.ones(3)), TypeError, "steps: expected text, .* got ndarray"),
+    (dict(steps=[1, 2]), ValueError, r"\[steps\] expected one value, got 2"),
+    (dict(learning_rate=float("nan")), ValueError, r"\[learning_rate\] expected a number such as 3e-4 or 0.1, got nan"),
+    (dict(learning_rate="fast"), ValueError, r'\[learning_rate\] expected a number such as 3e-4 or 0.1, got "fast"'),
+    (dict(lora=False), TypeError, r"\[lora\] expected a whole number, got false"),
+    (dict(model=3), TypeError, r"\[model\] expected text, got 3"),
+    (dict(device_memory=0.5), TypeError, r"\[device_memory\] expected a size with its unit"),
+    (dict(device_memory="1"), ValueError, r"\[device_memory\] expected a size with its unit"),
+    (dict(place_optimizer={"gpu": "rest"}), ValueError, r"\[place_optimizer\] expected device, host, nvme"),
+    (dict(optimizer={1, 2}), TypeError, "optimizer: expected text, a path, a number, True, False, or a list or dict of them, got set"),
+    (dict(learning_rate=1j), TypeError, "learning_rate: expected text, .* got complex"),
+    (dict(steps=3, epochs=1.0), ValueError, r"\[epochs\] expected only one of this and steps"),
+])
+def test_values_of_other_types_are_refused(flags, change, kind, words):
+    with pytest.raises(spillway.UsageError, match=words) as error:
+        spillway.Trainer(**{**flags, **change})
+    assert isinstance(error.value, kind)
+    knot = []
+    knot.append(knot)
+    with pytest.raises(TypeError, match="data: expected text"):
+        spillway.plan(**{**flags, "data": knot})
+
+
+def of_the_program(*line):
+    done = subprocess.run([sys.executable, "-m", "spillway", *line, "--json"], capture_output=True, text=True)
+    return json.loads(done.stdout)
+
+
+def test_reports_are_what_the_program_prints(flags):
+    """Attributes, keys and the dictionary are those of --json."""
+    flags = dict(model="gpt2-tiny", cluster="1x1xH100-80GiB,1TiB", precision="bf16", learning_rate=1e-3, sequence_length=32, roofline=True)
+    printed = of_the_program("plan", *(f"--{name.replace('_', '-')}={value}" for name, value in
+                                       {**flags, "roofline": "true"}.items()))
+    plan = spillway.plan(**flags)
+    assert set(plan.to_dict()) == set(printed) == set(spillway.PlanReport.__annotations__)
+    timed = {"predicted_step_s", "computing_share", "lane_shares", "nvme_written_per_day", "alternatives"}  # of another timing of the model
+    for key, value in printed.items():
+        assert plan[key] == getattr(plan, key) and type(plan[key]) is type(value), key
+        assert key in timed or plan[key] == value, key
+    assert plan.total_bytes["device"] > 0 and "--learning-rate 0.001" in plan.command
+
+    doctor = spillway.doctor()
+    same = [(one["level"], one["name"], one["text"], one["cure"]) for one in doctor.findings if one["name"] not in ("memory", "leftovers")]
+    assert same and same == [tuple(one.values()) for one in of_the_program("doctor") if one["name"] not in ("memory", "leftovers")]
+    assert doctor[0] is doctor.findings[0] is doctor.to_dict()[0]
+
+
+def test_a_status_is_what_the_program_prints(flags):
+    spillway.Trainer(**flags).train(log=quiet)
+    printed, status = of_the_program("status", str(flags["out"])), spillway.status(flags["out"])
+    assert list(status.to_dict()) == list(printed) and set(printed) == set(spillway.StatusReport.__annotations__)
+    printed["last_step_age_s"], printed["checkpoint"]["age_s"] = status.last_step_age_s, status.checkpoint["age_s"]
+    assert status.to_dict() == printed and (status.step, status.state, status.loss) == (6, "finished", printed["loss"])
+    with pytest.raises(spillway.UsageError, match="neither metrics.jsonl nor a lock"):
+        spillway.status(flags["out"].parent)
+    with pytest.raises(spillway.DataError, match="is no folder"):
+        spillway.status("nowhere")
 
 
 def test_plans_are_objects():

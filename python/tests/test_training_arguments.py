@@ -17,10 +17,10 @@ def test_what_fine_tuning_scripts_say():
         gradient_checkpointing=True, optim="adamw_bnb_8bit", logging_steps=10, save_strategy="steps", save_steps=200, save_total_limit=3,
         eval_strategy="steps", eval_steps=50, report_to="none", seed=7, max_length=2048, packing=True)) == {
             "out": "out", "micro_batch_size": 4, "gradient_accumulation_steps": 8, "learning_rate": 2e-5, "epochs": 3.0,
-            "warmup_steps": 10, "lr_schedule": "cosine", "min_lr_ratio": 0.0, "weight_decay": 0.01, "betas": "0.9,0.95",
+            "warmup_steps": 10, "lr_schedule": "cosine", "min_lr_ratio": 0.0, "weight_decay": 0.01, "betas": (0.9, 0.95),
             "gradient_clipping": 0.3, "precision": "bf16", "recompute": "block", "optimizer": "adamw", "moments": "8bit", "log_every": 10,
-            "checkpoint_every": "200", "keep": 3, "validate_every": 50, "tensorboard": "off", "seed": 7, "sequence_length": 2048,
-            "packing": "on"}
+            "checkpoint_every": 200, "keep": 3, "validate_every": 50, "tensorboard": False, "seed": 7, "sequence_length": 2048,
+            "packing": True}
     assert flags_of(dict(max_steps=100, num_train_epochs=3, warmup_ratio=0.03)) == {"steps": 100, "warmup_steps": 3}
     assert flags_of(dict(max_steps=-1, num_train_epochs=2)) == {"epochs": 2.0}
     assert flags_of(dict(dataloader_drop_last=True)) == {"drop_last": True}
@@ -60,19 +60,19 @@ def test_what_there_is_not_is_refused_by_name(arguments, words):
 
 # transformers hands each optimizer the arguments that it has: adam_epsilon is AdamW's alone, the betas AdamW's and Lion's.
 @pytest.mark.parametrize("optim, expected", [
-    ("adamw_torch", dict(optimizer="adamw", eps=1e-8, betas="0.9,0.999")),
-    ("adamw_torch_fused", dict(optimizer="adamw", eps=1e-8, betas="0.9,0.999")),
-    ("adamw_torch_xla", dict(optimizer="adamw", eps=1e-8, betas="0.9,0.999")),
-    ("adamw_torch_npu_fused", dict(optimizer="adamw", eps=1e-8, betas="0.9,0.999")),
-    ("adamw_bnb_8bit", dict(optimizer="adamw", eps=1e-8, betas="0.9,0.999", moments="8bit")),
-    ("adamw_8bit", dict(optimizer="adamw", eps=1e-8, betas="0.9,0.999", moments="8bit")),
-    ("paged_adamw_32bit", dict(optimizer="adamw", eps=1e-8, betas="0.9,0.999")),
-    ("paged_adamw_8bit", dict(optimizer="adamw", eps=1e-8, betas="0.9,0.999", moments="8bit")),
+    ("adamw_torch", dict(optimizer="adamw", eps=1e-8, betas=(0.9, 0.999))),
+    ("adamw_torch_fused", dict(optimizer="adamw", eps=1e-8, betas=(0.9, 0.999))),
+    ("adamw_torch_xla", dict(optimizer="adamw", eps=1e-8, betas=(0.9, 0.999))),
+    ("adamw_torch_npu_fused", dict(optimizer="adamw", eps=1e-8, betas=(0.9, 0.999))),
+    ("adamw_bnb_8bit", dict(optimizer="adamw", eps=1e-8, betas=(0.9, 0.999), moments="8bit")),
+    ("adamw_8bit", dict(optimizer="adamw", eps=1e-8, betas=(0.9, 0.999), moments="8bit")),
+    ("paged_adamw_32bit", dict(optimizer="adamw", eps=1e-8, betas=(0.9, 0.999))),
+    ("paged_adamw_8bit", dict(optimizer="adamw", eps=1e-8, betas=(0.9, 0.999), moments="8bit")),
     ("sgd", dict(optimizer="sgd")), ("adagrad", dict(optimizer="adagrad")), ("rmsprop", dict(optimizer="rmsprop")),
     ("rmsprop_bnb", dict(optimizer="rmsprop")), ("rmsprop_bnb_32bit", dict(optimizer="rmsprop")),
-    ("lion_32bit", dict(optimizer="lion", betas="0.9,0.999")), ("paged_lion_32bit", dict(optimizer="lion", betas="0.9,0.999")),
-    ("lion_8bit", dict(optimizer="lion", betas="0.9,0.999", moments="8bit")),
-    ("paged_lion_8bit", dict(optimizer="lion", betas="0.9,0.999", moments="8bit")),
+    ("lion_32bit", dict(optimizer="lion", betas=(0.9, 0.999))), ("paged_lion_32bit", dict(optimizer="lion", betas=(0.9, 0.999))),
+    ("lion_8bit", dict(optimizer="lion", betas=(0.9, 0.999), moments="8bit")),
+    ("paged_lion_8bit", dict(optimizer="lion", betas=(0.9, 0.999), moments="8bit")),
 ])
 def test_each_optimizer_gets_what_it_has(flags, optim, expected):
     read = flags_of(dict(optim=optim, adam_beta1=0.9, adam_beta2=0.999, adam_epsilon=1e-8))

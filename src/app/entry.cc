@@ -6,45 +6,50 @@
 #include <vector>
 
 #include "app/commands/commands.h"
-#include "app/deepspeed/deepspeed.h"
-#include "app/flags/given.h"
-#include "app/flags/help.h"
-#include "app/flags/pages.h"
-#include "app/flags/suggest.h"
-#include "app/node/calibration.h"
-#include "app/node/failure.h"
-#include "app/node/launcher.h"
-#include "app/node/pager.h"
-#include "app/node/signals.h"
-#include "app/node/version.h"
-#include "app/on_ranks.h"
-#include "app/ranks/rank_report.h"
+#include "app/console/pager.h"
+#include "app/console/signals.h"
+#include "app/help/help.h"
+#include "app/help/pages.h"
 #include "app/ranks/supervise.h"
-#include "app/train/train.h"
 #include "base/error.h"
+#include "trainer/deepspeed/deepspeed.h"
+#include "trainer/node/calibration.h"
+#include "trainer/node/failure.h"
+#include "trainer/node/launcher.h"
+#include "trainer/node/version.h"
+#include "trainer/ranks/on_ranks.h"
+#include "trainer/ranks/rank_report.h"
+#include "trainer/settings/given.h"
+#include "trainer/settings/suggest.h"
+#include "trainer/train/train.h"
 
 namespace spillway::app {
 namespace {
 
-/// Runs the command whose settings it is called with, on the ranks that the command needs.
+/// Dispatch runs the command whose settings it is called with, on the ranks that the command needs.
 struct Dispatch {
   Console& console;
   const Host& host;
   const std::vector<std::string> words;  // command-line words: the command's name and its flags
 
-  /// If this process is one of the ranks, runs `body` as that rank. If several ranks are wanted and no launcher has started them, starts a
-  /// process for each.
+  /// Runs `body` as one rank, if this process is one of the ranks. If several ranks
+  /// are wanted and no launcher has started them, starts a process for each instead.
   template <class Config>
   int on_ranks(const Config& given, int (*body)(const Config&, Console&, const Peers&)) const {
     const auto start = [&] { return start_ranks(static_cast<int>(given.ranks), static_cast<double>(given.timeout_s)); };
     const bool starts = detect_launcher(host).name.empty() && given.ranks > 1 && given.communicator != "local";
     if (std::is_same_v<Config, TrainConfig> && !starts) install_stop_handlers();
-    return app::on_ranks(
-        given, console, host, [&](Console& own, const Peers& peers) { return body(given, own, peers); }, start);
+    return trainer::on_ranks(
+        given, console, host, [&](const Peers& peers) { return body(given, console, peers); }, start,
+        // Without running destructors, because threads that still run would use the destroyed objects.
+        [](int status) { ::_exit(status); });
   }
 
   int operator()(const TrainConfig& config) const {
-    if (!config.rehearse) return on_ranks(config, run_train);
+    if (!config.rehearse) {
+      return on_ranks(
+          config, +[](const TrainConfig& given, Console& own, const Peers& peers) { return run_train(given, own, peers); });
+    }
     if (const Launcher launcher = detect_launcher(host); launcher.ranks > 1) {
       throw Error(ErrorCode::usage, "[--rehearse] expected to start the ranks itself (--ranks N), got one of " +
                                         std::to_string(launcher.ranks) + " that " + launcher.name +
@@ -79,12 +84,12 @@ struct Dispatch {
   }
 };
 
-// On a terminal the text goes through a pager, one screen at a time.
+// Prints a help text. On a terminal it goes through a pager, one screen at a time.
 void show_help(const Streams& streams, const std::string& text) {
   if (!streams.out_terminal || !show_in_pager(text)) streams.out << text << std::flush;
 }
 
-// Sets `json` if a flag or the configuration file asks for JSON.
+// Runs one command. Sets `json` if a flag or the configuration file asks for JSON.
 int run_command(Command command, const std::vector<std::string>& args, const Streams& streams, const Host& host, bool& json) {
   const bool all = std::ranges::find(args, "--help=all") != args.end();
   const GivenMap flags = all ? GivenMap() : parse_flags(command, args);
@@ -97,8 +102,8 @@ int run_command(Command command, const std::vector<std::string>& args, const Str
   Settings settings = make_settings(command, given);
   if (auto* slurm = std::get_if<SlurmConfig>(&settings)) slurm->train_words = train_words(given);
   if (auto* train = std::get_if<TrainConfig>(&settings)) train->rehearsal_words = rehearsal_words(given);
-  // mpirun gives each rank a pseudo-terminal, even if mpirun's own output goes to a file. So stdout counts as a terminal only if this
-  // process was started without a launcher, or by spillway itself.
+  // mpirun gives each rank a pseudo-terminal, even if mpirun's own output goes to a file. Stdout therefore
+  // counts as a terminal only if this process was started without a launcher, or by spillway itself.
   const Launcher launcher = detect_launcher(host);
   const bool own_terminal = streams.out_terminal && (launcher.name.empty() || launcher.name == "spillway");
   Console console(streams.out, streams.err, streams.terminal, streams.colour && own_terminal, own_terminal);
@@ -111,7 +116,7 @@ int run_command(Command command, const std::vector<std::string>& args, const Str
       settings);
   for (const std::string& note : notes) {
     if (launcher.rank == 0 && launcher.name != "spillway")
-      console.log("--deepspeed: " + note);  // the process that started this rank has logged it
+      console.log("--deepspeed: " + note);  // the process that started this rank has logged the note
   }
   check_settings(settings, host);
   std::vector<std::string> words{std::string(info(command).name)};
@@ -135,7 +140,8 @@ int run_any(std::span<const std::string> args, const Streams& streams, const Hos
     streams.out << "spillway " << kVersion << "\n" << std::flush;
     return 0;
   }
-  if (args[0] == "data" && args.size() > 1 && args[1] == "inspect") return run_any(args.subspan(1), streams, host, json);  // an alias
+  // `data inspect` is an alias of `inspect`.
+  if (args[0] == "data" && args.size() > 1 && args[1] == "inspect") return run_any(args.subspan(1), streams, host, json);
   const std::pair<std::string_view, std::string (*)()> pages[] = {
       {"markdown", markdown_page}, {"man", man_page}, {"completion", bash_completion}};
   for (const auto& [name, page] : pages) {

@@ -1,4 +1,4 @@
-// main(): passes the arguments to run(), tells it which streams are terminals, and returns its exit status.
+// Defines main(), which passes the arguments to run(), tells it which streams are terminals, and returns its exit status.
 #include <unistd.h>
 
 #include <csignal>
@@ -11,7 +11,7 @@
 
 namespace {
 
-// The user can switch colours off with the environment variable NO_COLOR (https://no-color.org).
+// Returns whether the user wants colours. The environment variable NO_COLOR (https://no-color.org) switches them off.
 bool wants_colour() {
   const char* no = std::getenv("NO_COLOR");
   return no == nullptr || *no == '\0';
@@ -26,7 +26,7 @@ bool is_terminal(int descriptor) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` then fails with an error, as on a full disk, and does not kill the process
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` then returns an error and does not kill the process
   std::vector<std::string> args;
   for (int i = 1; i < argc; ++i) args.emplace_back(argv[i]);
   const bool out_terminal = is_terminal(STDOUT_FILENO);

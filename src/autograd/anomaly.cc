@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "device/memory_pool.h"
 #include "device/stream.h"
-#include "kernels/layout.h"
+#include "kernels/layout/layout.h"
 #include "tensor/create.h"
 
 namespace spillway::autograd {
@@ -17,7 +17,7 @@ namespace {
 
 thread_local AnomalyGuard* innermost = nullptr;
 
-// Returns whether no number has all exponent bits set, as NaN and the infinities have.
+// Returns whether all numbers are finite. A number whose exponent bits are all set is a NaN or an infinity.
 template <class Bits>
 bool all_finite(const Tensor& t, Bits exponent) {
   const auto* bits = reinterpret_cast<const Bits*>(t.raw());
@@ -100,7 +100,7 @@ std::string headline(const std::string& where, const char* pass, const char* op,
                      layer);
 }
 
-// Returns whether the result is not finite only because the op received infinities as input, for example in a mask.
+// Returns whether an op's result is not finite only because the op received infinities as input, for example in a mask.
 bool are_of_a_mask(const Tensor& output, std::span<const Variable> inputs) {
   if (look_at(output).nans > 0) return false;
   for (const Variable& input : inputs) {

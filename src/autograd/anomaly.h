@@ -1,8 +1,8 @@
-// Finds the op that produced the first number that is not finite, like PyTorch's detect_anomaly.
+// Finds the op that produced the first number that is not finite, as PyTorch's detect_anomaly does.
 //   AnomalyGuard guard;
 //   run(model, context).backward();      throws Error(numbers) that names the op
-// The guard reads every result of an op, forward and backward, on the CPU. It waits for results on a GPU and copies them. It changes no
-// number.
+// The guard reads every result of an op, forward and backward, on the CPU. It waits for results on
+// a GPU and copies them. It changes no number.
 #pragma once
 #include <map>
 #include <span>
@@ -22,8 +22,8 @@ namespace spillway::autograd {
 class AnomalyGuard {
  public:
   struct Options {
-    std::string where;     // the beginning of the report: "step 7, block 2"
-    bool backward = true;  // false: gradients are not checked, because a loss scale may make expected infinities
+    std::string where;     // text that begins the report, such as "step 7, block 2"
+    bool backward = true;  // false: gradients are not checked, because a loss scale can legitimately cause infinities
   };
   AnomalyGuard() : AnomalyGuard(Options()) {}
   explicit AnomalyGuard(Options options);
@@ -33,24 +33,24 @@ class AnomalyGuard {
 
   /// Returns the thread's innermost guard; null if there is none.
   static AnomalyGuard* current();
-  /// Records that `memory` holds the parameter of this name. An op that reads it counts as part of the layer whose name is the parameter's
-  /// name without ".weight".
+  /// Records that `memory` holds the parameter of this name. An op that reads the memory
+  /// counts as part of the layer whose name is the parameter's name without ".weight".
   void name(const Storage& memory, const std::string& parameter) { names_[&memory] = parameter; }
 
-  /// Checks an op's result. If the result is not finite, it throws the report. Otherwise it returns the layer that the op is in (" in L")
-  /// or comes after (" after L"); empty if no layer has been named.
+  /// Checks an op's result. If the result is not finite, throws the report. Otherwise returns the
+  /// layer that the op is in (" in L") or comes after (" after L"); empty if no layer has been named.
   std::string check_output(const char* op, const Tensor& output, std::span<const Variable> inputs, bool infinities);
-  /// The results of an op's backward, which are gradients by input; the gradient of the op's output; and the tensors saved by forward that
-  /// backward used.
+  /// The tensors of an op's backward that check_gradients() reports on: its results, which are gradients
+  /// by input; the gradient of the op's output; and the tensors saved by forward that backward used.
   struct Made {
     const char* op;
-    const std::string& layer;  // as returned by check_output()
+    const std::string& layer;  // the op's layer, as check_output() returned it
     std::vector<std::pair<size_t, Tensor>> gradients;
     const Tensor& gradient;
     std::vector<Tensor> saved;
   };
   bool checks_backward() const { return options_.backward; }
-  /// Throws the report if one of the gradients is not finite.
+  /// Throws an Error(numbers) with the report if one of the gradients is not finite.
   void check_gradients(const Made& made) const;
 
  private:

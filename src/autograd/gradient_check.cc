@@ -15,7 +15,7 @@ void require_f64(const Tensor& t, const std::string& what) {
                                     (t.defined() ? std::string(to_string(t.dtype())) + " " + to_string(t.shape()) : "none"));
 }
 
-// Returns the weight of an output element in the weighted sum whose gradients are checked.
+// Returns the weight of an output element in the sum whose gradients are checked.
 double weight(size_t element) { return std::cos(static_cast<double>(element)); }
 
 double weighted(const Tensor& y) {

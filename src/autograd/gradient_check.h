@@ -1,9 +1,9 @@
-// Compares the gradients of an op or a model with central differences in fp64. It is meant for authors of a backward function.
+// Compares the gradients of an op or a model with central differences in fp64. The check is meant for authors of a backward function.
 //   GradientReport report = check_gradient([](const auto& in) { return my_op(in[0], in[1]); }, {x, w});
 //   if (!report.good()) … report.text()
-// With step h, a central difference is accurate to about h^2 f''' / 6 + 2^-53 |f| / h: 1e-9 for values around 1 at the default step 1e-6.
-// The default `tolerance` allows a hundred times that or more. Where f has a kink (relu at 0, max of equal values) no derivative exists, so
-// keep inputs away from such points.
+// With step h, a central difference is accurate to about h^2 f''' / 6 + 2^-53 |f| / h: 1e-9 for values around 1 at the default step
+// 1e-6. The default `tolerance` allows a hundred times that or more. Where f has a kink (relu at 0, max of equal values) no
+// derivative exists, so keep inputs away from such points.
 #pragma once
 #include <string>
 #include <vector>
@@ -13,13 +13,14 @@
 namespace spillway::autograd {
 
 struct GradientReport {
-  // The element with the largest error over all inputs: the index of the input, and the element's row-major index in it.
+  // `input` and `element` name the element with the largest error over all inputs:
+  // the index of the input, and the element's row-major index in that input.
   int input = 0;
   i64 element = 0;
-  double backward = 0, difference = 0;  // gradient by backward and by central differences at that element
-  double error = 0;                     // |backward - difference| / (1 + |difference|); NaN counts as infinite
+  double backward = 0, difference = 0;  // the gradient at that element, by backward and by central differences
+  double error = 0;                     // the error, |backward - difference| / (1 + |difference|); NaN counts as infinite
   double tolerance = 0;
-  i64 elements = 0;  // number of elements compared
+  i64 elements = 0;  // the number of elements compared
   bool good() const { return error <= tolerance; }
   /// Returns "gradients of 24 elements agree within 1e-06; largest error at input 1, element 3: backward 0.5, difference quotient 0.5,
   /// error 1e-10".

@@ -5,8 +5,8 @@
 
 namespace spillway::autograd {
 
-/// Receives the contiguous gradient and returns the gradient to pass on: the same tensor or another of the same shape and dtype. It must
-/// not write into the tensor that it receives.
+/// A function that receives the contiguous gradient and returns the gradient to pass on: the received
+/// tensor or another of its shape and dtype. It must not write into the tensor that it receives.
 using GradientHook = std::function<Tensor(const Tensor& gradient)>;
 
 /// Returns x as a new variable. In backward, the gradients of all its uses are added and the sum passes through `hook` once before it goes

@@ -1,4 +1,4 @@
-// Turns off recording, like PyTorch's no_grad. (Nothing is recorded without a tape either: see Context::tape.)
+// Defines NoGrad, which turns off recording, like PyTorch's no_grad. (Without a tape nothing is recorded either: see Context::tape.)
 #pragma once
 
 namespace spillway::autograd {

@@ -1,5 +1,5 @@
-// Measures how the time of a pass is spread over ops. It works on a CPU only, since the ops of a GPU have not run yet when they are
-// recorded.
+// Measures how the time of a pass is spread over ops. The clock works on a
+// CPU only, since the ops of a GPU have not run yet when they are recorded.
 //   OpTimes times;
 //   { OpClock clock(times); run(model, context).backward(); }
 #pragma once
@@ -14,15 +14,15 @@
 namespace spillway::autograd {
 
 struct OpTime {
-  double seconds = 0, flops = 0;  // flops as counted by FlopCount
+  double seconds = 0, flops = 0;  // flops are counted as by FlopCount
   i64 calls = 0;
 };
-/// The time of each op, by the op's name. That is the name of the function that records the op.
+/// The time of each op, by the op's name, which is the name of the function that records the op.
 using OpTimes = std::map<std::string, OpTime, std::less<>>;
 
-/// While a clock lives, it measures the thread that created it. Each time an op is recorded or its backward has run, the time since the
-/// previous such event is added to the op's entry in `times`. An op is recorded right after it has computed, so the time before the event
-/// is its own. If clocks are nested, only the innermost counts. `times` must outlive the clock. Each clock belongs to one thread.
+/// While a clock lives, it measures the thread that created it. Each time an op is recorded or its backward has run, the time since
+/// the previous such event is added to the op's entry in `times`. An op is recorded right after it has computed, so that time is
+/// the op's own. If clocks are nested, only the innermost counts. `times` must outlive the clock. Each clock belongs to one thread.
 class OpClock {
  public:
   explicit OpClock(OpTimes& times);
@@ -32,7 +32,7 @@ class OpClock {
 
   /// Returns the thread's innermost clock; null if there is none.
   static OpClock* current();
-  /// Assigns the time since the previous op, or since the clock was created, to `op`.
+  /// Adds the time since the previous op, or since the clock was created, to the time of `op`.
   void ran(const char* op);
 
  private:

@@ -58,7 +58,7 @@ Tensor Backward::target(int input) {
   return addends_.back().second;
 }
 
-// The gradient of a parameter is not returned: it stays in the sink's memory, and the tape adds further gradients to it.
+// A parameter's gradient is not returned by this function: it stays in the sink's memory, and the tape adds further gradients to it.
 Tensor Backward::take_others(int input) {
   const i32 id = wanted(input);
   require(id >= 0, "[backward] expected a call for an input that needs a gradient");
@@ -92,8 +92,8 @@ Tensor Backward::saved(SavedTensor ticket) const {
   return saved.tensor;
 }
 
-// Adds further gradients to the first gradient of each slot. If something else refers to the first gradient because it was passed on, the
-// sum goes to a new tensor.
+// Adds further gradients to the first gradient of each slot. If the first gradient was
+// passed on and another tensor refers to its memory, the sum goes to a new tensor.
 void Backward::finish() {
   for (auto& [id, addend] : addends_) {
     Tape::Slot& slot = tape_.slots_[static_cast<size_t>(id)];
@@ -137,7 +137,7 @@ Variable Tape::parameter(Tensor value, u32 parameter, u8 use) {
   return {std::move(value), this, entry->second, true};
 }
 
-// Counts one contributing op as finished. After the last one, a parameter's gradient is handed to the sink.
+// Counts one op that contributes to a gradient as finished. After the last such op, a parameter's gradient is handed to the sink.
 void Tape::contributed(i32 id) {
   Slot& slot = slots_[static_cast<size_t>(id)];
   if (--slot.pending > 0 || slot.parameter < 0 || !slot.gradient.defined()) return;
@@ -152,13 +152,13 @@ void Tape::seed(const Variable& y, Tensor dy) {
     require(y.value.elems() == 1, "[tape] backward() without a gradient expects a variable of one element");
     dy = one(y.value);
   }
-  const Slot& seeded = slots_[static_cast<size_t>(y.slot)];  // y.value may no longer be resident
+  const Slot& seeded = slots_[static_cast<size_t>(y.slot)];  // the slot has the shape and dtype, since y.value may not be resident any more
   require(dy.shape() == seeded.shape && dy.dtype() == seeded.dtype && dy.is_contiguous(),
           "[tape] expected a contiguous gradient of the shape and dtype of the variable");
   slots_[static_cast<size_t>(y.slot)].gradient = std::move(dy);
 }
 
-// Only saved tensors from which y was computed are checked; PyTorch does not check others either.
+// Checks the saved tensors from which y was computed. Other saved tensors are not checked, as in PyTorch.
 void Tape::check_unmodified(const Variable& y) const {
   if (std::ranges::none_of(saved_, &Saved::modified)) return;
   std::vector<bool> reached(slots_.size());

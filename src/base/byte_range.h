@@ -1,4 +1,4 @@
-// A range of bytes within a text or a file. It is a plain value type.
+// Defines ByteRange, a value type for a range of bytes within a text or a file.
 #pragma once
 #include "base/types.h"
 

@@ -12,10 +12,10 @@ constexpr u32 kPolynomial = 0x82F63B78u;  // the polynomial with its bits revers
 constexpr u32 kOne = u32{1} << 31;
 
 u32 update(u32 crc, std::span<const std::byte> bytes) {
-  constexpr size_t kMostAtOnce = size_t{1} << 30;  // the library takes the length as an int
+  constexpr size_t kMostAtOnce = size_t{1} << 30;  // the most bytes per call, since the library takes the length as an int
   while (!bytes.empty()) {
     const size_t count = std::min(bytes.size(), kMostAtOnce);
-    auto* data = const_cast<unsigned char*>(reinterpret_cast<const unsigned char*>(bytes.data()));  // the library's API lacks const
+    auto* data = const_cast<unsigned char*>(reinterpret_cast<const unsigned char*>(bytes.data()));  // the API takes a non-const pointer
     crc = crc32_iscsi(data, static_cast<int>(count), crc);
     bytes = bytes.subspan(count);
   }
@@ -32,7 +32,8 @@ constexpr u32 product(u32 a, u32 b) {
   return sum;
 }
 
-// Element k is x^(8 * 2^k) modulo the CRC's polynomial. Multiplying a CRC by it gives the CRC of the same data followed by 2^k zero bytes.
+// Element k of kZeroBytes is x^(8 * 2^k) modulo the CRC's polynomial.
+// Multiplying a CRC by it gives the CRC of the data followed by 2^k zero bytes.
 constexpr auto kZeroBytes = [] {
   std::array<u32, 63> powers{};
   powers[0] = kOne >> 8;

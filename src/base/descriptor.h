@@ -1,4 +1,4 @@
-// A file descriptor with an owner, which closes it.
+// Defines Descriptor, which owns a file descriptor and closes it.
 #pragma once
 #include <unistd.h>
 
@@ -23,7 +23,7 @@ class Descriptor {
 
   int get() const { return number_; }
   explicit operator bool() const { return number_ >= 0; }
-  /// Passes ownership to the caller, who must close the descriptor.
+  /// Gives up ownership and returns the descriptor, which the caller must then close.
   int release() { return std::exchange(number_, -1); }
 
  private:

@@ -1,4 +1,4 @@
-// Edit distance between two words, used for "did you mean" hints on misspelt names. Pure function; thread-safe.
+// Computes the edit distance of two words, for "did you mean" hints on misspelt names. Pure function; thread-safe.
 #pragma once
 #include <string_view>
 

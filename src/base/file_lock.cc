@@ -51,7 +51,7 @@ std::string proc_field(long pid, int number) {
   return field;
 }
 
-// Returns the start time of a process, in clock ticks since boot. If the system has reused the process number, the start time differs.
+// Returns the start time of process `pid`, in clock ticks since boot. A later process with the same number has a different start time.
 std::string start_ticks(long pid) { return proc_field(pid, 22); }
 
 struct Holder {
@@ -77,7 +77,7 @@ struct Holder {
 
 constexpr std::time_t kNobodyS = 60;  // seconds after which a .holder file that names no process counts as abandoned
 
-// A snapshot of the .holder file and whether its holder counts as alive.
+// A snapshot of the .holder file, and whether the process that the file names as the lock's holder counts as alive.
 struct Beside {
   std::string text;
   std::optional<Holder> holder;
@@ -127,7 +127,7 @@ bool make(const fs::path& file) {
   return made;
 }
 
-// Removes the temporary files of dead processes of this host, which lie next to the .holder file.
+// Removes temporary files next to the .holder file that dead processes of this host left.
 void remove_left_by_dead(const fs::path& file) {
   const std::string begin = fmt::format("{}.{}.", file.filename().string(), host_name());
   std::vector<fs::path> left;
@@ -140,8 +140,8 @@ void remove_left_by_dead(const fs::path& file) {
   for (const fs::path& each : left) ::unlink(each.c_str());
 }
 
-// Removes the .holder file of a dead holder. It renames the file first, so that only one of two processes that see the file succeeds. If
-// the renamed file turns out to have changed meanwhile, it is put back.
+// Removes the .holder file if the process that it names is dead. The file is renamed first, so that only one of two
+// processes that see the file succeeds. If the renamed file turns out to have changed meanwhile, it is put back.
 void remove_dead(const fs::path& file, const std::string& text) {
   const fs::path own = own_name(file);
   ::unlink(own.c_str());

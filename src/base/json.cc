@@ -15,11 +15,12 @@
 namespace spillway {
 namespace {
 
-// Upper bounds of the memory of a parsed tree. A value takes 16 bytes in a list whose capacity may have doubled; a list or an object has an
-// allocation of its own; an object's entry has a key and a node.
+// Upper bounds of the memory of a parsed JSON tree. A value takes 16 bytes in a list whose capacity may
+// have doubled; a list or an object has an allocation of its own; an object's entry has a key and a node.
 constexpr i64 kValueBytes = 32, kContainerBytes = 96;
 constexpr i64 kFreeBytes = 512 * kMiB, kBytesOfText = 8;
-// nlohmann::ordered_json, which keeps the order of keys, finds a key by a linear search.
+// The most keys that one object may have in parse_ordered_json:
+// nlohmann::ordered_json keeps keys in order and finds one by a linear search.
 constexpr i64 kMostOrderedKeys = 10'000;
 
 struct Scan {
@@ -28,11 +29,11 @@ struct Scan {
   i64 keys = 0;  // the largest number of keys in one object of the text
 };
 
-// Measures depth, memory and keys before parsing. The text need not be valid JSON.
+// Measures depth, memory and keys of a text before it is parsed. The text need not be valid JSON.
 Scan scan(std::string_view text) {
   Scan all;
   int depth = 0;
-  std::array<i64, kMostJsonDepth + 1> keys{};  // keys so far in the open object at each depth
+  std::array<i64, kMostJsonDepth + 1> keys{};  // the number of keys so far in the open object at each depth
   bool quoted = false;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -57,7 +58,7 @@ Scan scan(std::string_view text) {
   return all;
 }
 
-// Thrown by the parser callback when a key is repeated.
+// Exception that the parser callback throws when an object repeats a key.
 struct Repeated {
   std::string key;
 };
@@ -65,7 +66,7 @@ struct Repeated {
 template <class Json>
 Json parse(std::string_view text, RepeatedKeys repeated) {
   if (repeated == RepeatedKeys::keep_last) return Json::parse(text);
-  std::vector<std::set<std::string>> seen;  // keys seen so far in each open object
+  std::vector<std::set<std::string>> seen;  // the keys seen so far in each open object
   const auto watch = [&](int, typename Json::parse_event_t event, Json& parsed) {
     if (event == Json::parse_event_t::object_start) seen.emplace_back();
     if (event == Json::parse_event_t::object_end) seen.pop_back();

@@ -1,5 +1,6 @@
-// Detects Git LFS pointers (https://git-lfs.com, specification 1): a few lines of text that a working copy holds in place of a large file
-// until `git lfs pull` fetches it. Readers of files that may come from a repository use it. Pure functions; thread-safe.
+// Detects Git LFS pointers (https://git-lfs.com, specification 1). A pointer is a few lines of text
+// that a working copy holds in place of a large file until `git lfs pull` fetches that file. Readers
+// of files that may come from a repository call refuse_lfs_pointer(). Pure function; thread-safe.
 #pragma once
 #include <string>
 #include <string_view>

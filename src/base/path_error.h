@@ -8,7 +8,7 @@
 namespace spillway {
 
 /// Returns Error(data) when the path itself is at fault: a folder on the way is not accessible, a name is too long, symbolic links form a
-/// circle, a part is not a folder or does not exist. Returns Error(io) otherwise. The message names the path and what to do.
+/// circle, a part is not a folder or does not exist. Returns Error(io) for every other cause. The message names the path and what to do.
 Error error_of(const std::filesystem::filesystem_error& error);
 
 }  // namespace spillway

@@ -1,4 +1,4 @@
-// A hint to the processor for busy-wait loops.
+// Defines pause_spinning(), a hint to the processor for busy-wait loops.
 #pragma once
 
 namespace spillway {

@@ -10,7 +10,7 @@ namespace spillway {
 /// ones (U+007F to U+009F) in the form "\u009b". A byte that is not valid UTF-8 is escaped as "\xff". JSON text keeps its meaning.
 std::string for_terminal(std::string_view text);
 
-/// Escapes like for_terminal, and tabs and line feeds as well, for a name that is printed within a line.
+/// Escapes as for_terminal() does, and also tabs and line feeds. Use it for a name that is printed within a line.
 std::string in_one_line(std::string_view text);
 
 }  // namespace spillway

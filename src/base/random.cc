@@ -16,7 +16,7 @@ constexpr u64 mix(u64 x) {
   return x ^ (x >> 31);
 }
 
-constexpr u64 kGolden = 0x9e3779b97f4a7c15u;  // 2^64 / golden ratio
+constexpr u64 kGolden = 0x9e3779b97f4a7c15u;  // the constant is 2^64 / golden ratio, rounded
 
 // Reads up to eight bytes as a little-endian word on any machine. Missing bytes are zero.
 u64 word_of(std::string_view bytes) {
@@ -43,7 +43,7 @@ double own_log(double x) {
   const double s = (m - 1) / (m + 1), z = s * s;  // z <= 0.0295: the twelfth term is below 2^-60
   double sum = 1.0 / 25;
   for (int k = 23; k >= 1; k -= 2) sum = sum * z + 1.0 / k;
-  constexpr double kLn2High = 6.93147180369123816490e-01, kLn2Low = 1.90821492927058770002e-10;  // the high part times e is exact
+  constexpr double kLn2High = 6.93147180369123816490e-01, kLn2Low = 1.90821492927058770002e-10;  // kLn2High times e is exact
   const auto n = static_cast<double>(e);
   return n * kLn2High + (2 * s * sum + n * kLn2Low);
 }
@@ -96,12 +96,12 @@ double upper_point(double tail) {
     const double r = 0.180625 - q * q;
     return q * horner(kA, r) / horner(kB, r);
   }
-  const double r = std::sqrt(-own_log(tail));  // sqrt is correctly rounded on every system
+  const double r = std::sqrt(-own_log(tail));  // sqrt is correctly rounded on every system, so the result's bits are too
   if (r <= 5) return horner(kC, r - 1.6) / horner(kD, r - 1.6);
   return horner(kE, r - 5) / horner(kF, r - 5);
 }
 
-// Makes one pass of a balanced Feistel network over 2 * half_bits bits.
+// Runs one pass of a balanced Feistel network over numbers of 2 * half_bits bits.
 u64 feistel(RandomKey key, int half_bits, u64 x) {
   const u64 mask = (u64{1} << half_bits) - 1;
   u64 left = x >> half_bits, right = x & mask;
@@ -123,7 +123,7 @@ RandomKey RandomKey::derive(std::string_view purpose, u64 number) const {
     h = mix((h ^ word_of(purpose.substr(0, n))) + kGolden);
     purpose.remove_prefix(n);
   }
-  h = mix((h ^ length) + 2 * kGolden);  // includes the length, so that "a" and "a\0" give different keys
+  h = mix((h ^ length) + 2 * kGolden);  // the hash includes the length, so that "a" and "a\0" give different keys
   return {mix((h ^ mix(number + kGolden)) + 3 * kGolden)};
 }
 
@@ -131,7 +131,7 @@ double uniform(RandomKey key, u64 high, u64 i) { return static_cast<double>(bits
 
 double normal(RandomKey key, u64 high, u64 i) {
   const u64 bits = bits_of(key, high, i);
-  // The top bit is the sign; the other 63 cut (0, 1/2] evenly, so that the tails reach 9.1 standard deviations.
+  // The top bit of the random word is the sign. The other 63 bits cut (0, 1/2] evenly, so that the tails reach 9.1 standard deviations.
   const double tail = (static_cast<double>(bits & ~(u64{1} << 63)) + 0.5) * 0x1p-64;
   const double x = upper_point(tail);
   return bits >> 63 ? -x : x;
@@ -141,8 +141,8 @@ u64 permute(RandomKey key, u64 n, u64 i) {
   require(i < n, "[permute] expected an index below the size of the set");
   const int bits = std::bit_width(n - 1);
   const int half_bits = bits < 2 ? 1 : (bits + 1) / 2;
-  // Applying the network until the result is below n keeps the mapping a bijection. The network's domain has at most 4n elements, so few
-  // steps are needed.
+  // The Feistel network is applied until the result is below n, which keeps the mapping
+  // a bijection. The network's domain has at most 4n elements, so few steps are needed.
   u64 x = i;
   do x = feistel(key, half_bits, x);
   while (x >= n);

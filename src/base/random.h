@@ -24,7 +24,8 @@ struct PhiloxRounds {
   }
 };
 
-/// Returns the four 32-bit random words for the 128-bit counter {high, low}. It is defined in the header because CUDA kernels use it too.
+/// Returns the four 32-bit random words for the 128-bit counter {high,
+/// low}. philox() is defined in the header because CUDA kernels use it too.
 constexpr std::array<u32, 4> philox(const PhiloxRounds& rounds, u64 counter_high, u64 counter_low) {
   auto low = [](u64 x) { return static_cast<u32>(x); };
   auto high = [](u64 x) { return static_cast<u32>(x >> 32); };

@@ -14,7 +14,7 @@
 
 namespace spillway {
 
-/// Triggers AddressSanitizer's report if any of the `n` elements starting at `data` must not be accessed.
+/// Triggers AddressSanitizer's report if any of the `n` elements starting at `data` is poisoned, that is, outside of live memory.
 template <class T>
 inline void expect_addressable([[maybe_unused]] const T* data, [[maybe_unused]] i64 n) {
 #if defined(__SANITIZE_ADDRESS__)

@@ -1,6 +1,6 @@
-// The only place that creates threads. The system refuses a thread when the user has too many (ulimit -u), when the job's control group has
-// too many (pids.max), or when there is no address space for its stack. These functions report that as an Error and leave the caller's
-// state unchanged.
+// Declares the only functions that create threads. The system refuses a thread when the user has too many
+// (ulimit -u), when the job's control group has too many (pids.max), or when there is no address space
+// for its stack. These functions report a refusal as an Error and leave the caller's state unchanged.
 #pragma once
 #include <system_error>
 #include <thread>
@@ -9,7 +9,7 @@
 
 namespace spillway {
 
-/// Throws Error(io) that says what was refused and where to look up the limits.
+/// Throws an Error(io) that says that the system refused a thread and where to look up the limits.
 [[noreturn]] void refuse_thread(const std::system_error& error);
 
 /// Starts a thread that runs body(). Throws Error(io) if the system refuses it.
@@ -22,8 +22,8 @@ std::thread start_thread(Body&& body) {
   }
 }
 
-/// Appends to `threads` `count` new threads that run body(0), body(1), … If the system refuses a thread, it calls `stop`, which must make
-/// the running threads return, joins all of `threads`, clears the list and throws Error(io).
+/// Appends to `threads` `count` new threads that run body(0), body(1), … If the system refuses a thread, the function calls
+/// `stop`, which must make the running threads return. It then joins all of `threads`, clears the list and throws Error(io).
 template <class Body, class Stop>
 void start_threads(std::vector<std::thread>& threads, int count, Body body, Stop stop) {
   threads.reserve(threads.size() + static_cast<size_t>(count));

@@ -20,7 +20,7 @@ namespace {
 // before it sleeps.
 constexpr int kSpins = 4000;
 
-constexpr u64 kOpen = 1 << 16, kInside = kOpen - 1, kNumber = 2 * kOpen;  // the fields of State::round
+constexpr u64 kOpen = 1 << 16, kInside = kOpen - 1, kNumber = 2 * kOpen;  // the fields of State::round; kNumber is one round
 
 template <class Condition>
 bool spin(Condition met) {
@@ -40,8 +40,8 @@ struct ThreadPool::State {
   const std::function<void(i64, int)>* task = nullptr;
   i64 count = 0;
   std::atomic<i64> next{0};
-  // A packed counter: the bits above kOpen hold the round's number, kOpen is set while workers may join the round, and the bits below count
-  // the workers that have joined. The caller waits only for these, so it does not wait for a worker that wakes late or gets no CPU time.
+  // A packed counter. The bits above kOpen hold the round's number, kOpen is set while workers may join the round, and the bits below count
+  // the workers that have joined. The caller waits only for workers that have joined, never for one that wakes late or gets no CPU time.
   std::atomic<u64> round{0};
   std::atomic<bool> stop{false};
   std::exception_ptr error;

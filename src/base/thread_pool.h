@@ -1,6 +1,6 @@
-// The compute threads of a rank. Work is split into numbered tasks whose limits depend on the shape of the work alone, so results do not
-// depend on the number of threads or on which thread runs which task. A pool serves one caller at a time, and the calling thread works too.
-// Worker threads keep denormals (no flush-to-zero).
+// Defines ThreadPool, the compute threads of a rank. Work is split into numbered tasks whose limits depend on the shape
+// of the work alone, so results do not depend on the number of threads or on which thread runs which task. A pool
+// serves one caller at a time, and the calling thread works too. Worker threads keep denormals (no flush-to-zero).
 #pragma once
 #include <functional>
 #include <memory>
@@ -28,7 +28,7 @@ class ThreadPool {
   /// last task.
   static void run_in_place(i64 count, const std::function<void(i64 task, int thread)>& task);
 
-  /// Cuts [0, n) into pieces of `grain` (the last may be short) and calls body(begin, end) for each.
+  /// Cuts [0, n) into ranges of `grain` elements (the last may be shorter) and calls body(begin, end) for each, as parallel tasks.
   void for_ranges(i64 n, i64 grain, const std::function<void(i64 begin, i64 end)>& body);
 
  private:

@@ -1,4 +1,4 @@
-// Short names for fixed-width integers, two rounding functions and the binary size units.
+// Defines short names for fixed-width integers, two rounding functions and the binary size units.
 #pragma once
 #include <cstddef>
 #include <cstdint>

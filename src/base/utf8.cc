@@ -5,8 +5,8 @@
 namespace spillway {
 namespace {
 
-/// Describes the sequences that begin with a certain byte: their length and the range of their second byte. A length of 0 means that no
-/// sequence begins with that byte.
+/// Describes the UTF-8 sequences that begin with a certain byte: their length and the
+/// range of their second byte. A length of 0 means that no sequence begins with that byte.
 struct Lead {
   int bytes = 0;
   unsigned second_from = 0x80, second_to = 0xBF;

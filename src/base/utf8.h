@@ -10,8 +10,8 @@ namespace spillway {
 
 inline constexpr std::string_view kReplacementText = "\xEF\xBF\xBD";
 
-/// The first unit of a byte string: either a character or a broken sequence, `bytes` long. `unfinished` means that the sequence is broken
-/// only because the input ends.
+/// The first unit of a byte string: either a character or a broken UTF-8 sequence, `bytes`
+/// long. `unfinished` means that the sequence is broken only because the input ends.
 struct Utf8Unit {
   char32_t code = 0xFFFD;
   int bytes = 1;
@@ -28,7 +28,7 @@ int unfinished_utf8(std::string_view bytes);
 /// Returns the text with each broken sequence replaced by U+FFFD.
 std::string replace_broken_utf8(std::string_view bytes);
 
-/// Returns the code point at offset `at` of valid UTF-8 and moves `at` behind it.
+/// Returns the code point at offset `at` of `text`, which must be valid UTF-8, and moves `at` behind that code point.
 inline char32_t next_code(std::string_view text, size_t& at) {
   const auto byte = [&](size_t i) { return static_cast<char32_t>(static_cast<unsigned char>(text[at + i])); };
   const char32_t lead = byte(0);

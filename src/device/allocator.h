@@ -1,5 +1,5 @@
-// The interface of memory allocators for tensors: a MemoryPool (real memory under a budget), or an Arena (which divides up one region of
-// planned size, called slab).
+// Defines Allocator, the interface of memory allocators for tensors. A MemoryPool allocates
+// real memory under a budget. An Arena divides up one region of planned size, called slab.
 #pragma once
 #include <cstddef>
 #include <utility>
@@ -10,7 +10,7 @@ namespace spillway {
 
 class Allocator;
 
-/// Every piece of memory is aligned to this many bytes, as SIMD loads, sub-ranges of registered I/O buffers and CUDA copies require.
+/// The alignment in bytes of every piece of memory, as SIMD loads, sub-ranges of registered I/O buffers and CUDA copies require it.
 constexpr i64 kAllocationAlignment = 256;
 
 /// Owns one piece of memory and returns it to its allocator on destruction. `data` is null for zero bytes and on the meta device.
@@ -24,7 +24,7 @@ class Allocation {
   void reset();
 
   std::byte* data() const { return data_; }
-  i64 offset() const { return offset_; }  // offset within the owner's slab; 0 if the owner is a pool
+  i64 offset() const { return offset_; }  // returns the offset within the owner's slab; 0 if the owner is a pool
   i64 bytes() const { return bytes_; }
 
  private:

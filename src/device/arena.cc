@@ -33,7 +33,7 @@ Allocation Arena::allocate(i64 bytes, const char* what) {
   return Allocation(this, base_ ? base_ + at : nullptr, at, bytes);
 }
 
-// Adjacent free pieces are merged.
+// Returns a piece to the free list and merges it with adjacent free pieces.
 void Arena::release(std::byte*, i64 offset, i64 bytes) noexcept {
   i64 size = rounded(bytes);
   used_bytes_ -= size;

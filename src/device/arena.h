@@ -1,6 +1,6 @@
-// A deterministic first-fit allocator that divides up one contiguous region, the slab. The same sequence of requests gives the same
-// offsets, whether the slab has memory or not (base == nullptr: the meta device). A dry run of a model block on the meta device
-// therefore tells exactly how many bytes the real run needs, fragmentation included. An arena is used by one thread at a time.
+// Defines Arena, a deterministic first-fit allocator that divides up one contiguous region, the slab. Equal sequences of requests
+// give equal offsets, whether the slab has memory or not (base == nullptr: the meta device). A dry run of a model block on the meta
+// device therefore tells exactly how many bytes the real run needs, fragmentation included. An arena is used by one thread at a time.
 #pragma once
 #include <map>
 
@@ -10,7 +10,7 @@ namespace spillway {
 
 class Arena final : public Allocator {
  public:
-  /// Creates an arena without memory that grows as requested. Afterwards peak_bytes() is the size that the slab must have.
+  /// Creates an arena without memory that grows as requested. After the requests, peak_bytes() is the size that a real slab needs.
   Arena() = default;
   /// Creates an arena over the memory [base, base + bytes).
   Arena(std::byte* base, i64 bytes) : base_(base), capacity_(bytes) {}
@@ -26,9 +26,9 @@ class Arena final : public Allocator {
   void release(std::byte* data, i64 offset, i64 bytes) noexcept override;
 
   std::byte* base_ = nullptr;
-  i64 capacity_ = -1;        // in bytes; -1: unbounded
-  std::map<i64, i64> gaps_;  // free pieces, offset -> bytes; none reaches end_
-  i64 end_ = 0;              // end offset of the last piece in use
+  i64 capacity_ = -1;        // the size of the slab in bytes; -1 if it is unbounded
+  std::map<i64, i64> gaps_;  // the free pieces, by offset with their bytes; none reaches end_
+  i64 end_ = 0;              // the end offset of the last piece in use
   i64 used_bytes_ = 0, peak_bytes_ = 0;
 };
 

@@ -17,7 +17,8 @@ constexpr i64 kLineBytes = 64;
 constexpr i64 kGrainBytes = 1 << 18;
 
 #if defined(__x86_64__)
-// Every x86-64 processor has these non-temporal stores. Four of them fill a cache line, which is then written to memory in one piece.
+// Copies whole cache lines with non-temporal stores, which every x86-64 processor
+// has. Four of them fill a line, which then goes to memory in one piece.
 i64 stream_lines(std::byte* to, const std::byte* from, i64 bytes) {
   i64 done = 0;
   for (; done + kLineBytes <= bytes; done += kLineBytes) {

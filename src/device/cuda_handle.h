@@ -1,6 +1,6 @@
-// RAII handles for objects of the CUDA runtime (one small template and an alias for each kind), and the translation of CUDA errors into
-// Error. It is included only where CUDA is available (device/ and *_cuda.*). A handle belongs to the device that was current when it was
-// created. It can be moved but not copied, and is used by one thread at a time.
+// Defines RAII handles for objects of the CUDA runtime (one small template and an alias for each kind), and translates
+// CUDA errors into Error. Only code that is built with CUDA includes this header (device/ and *_cuda.*). A handle belongs
+// to the device that was current when it was created. It can be moved but not copied, and is used by one thread at a time.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -11,7 +11,8 @@
 
 namespace spillway {
 
-/// Throws Error(io), which names `call`, unless `status` is success. Any call may report an error of earlier asynchronous work.
+/// Throws an Error(io) that names the CUDA function `call`, unless `status` is
+/// success. Any CUDA call may report an error of earlier asynchronous work.
 inline void cuda_check(cudaError_t status, const char* call) {
   if (status == cudaSuccess) return;
   throw Error(ErrorCode::io, std::string("[cuda] expected ") + call + " to succeed, got " + cudaGetErrorName(status) + " (" +
@@ -33,7 +34,7 @@ class CudaHandle {
   }
   ~CudaHandle() { reset(); }
 
-  /// Destroys the object now. The status is ignored: an error of the work is reported to the code that waits for this work.
+  /// Destroys the CUDA object now. The status is ignored: an error of asynchronous work is reported to the code that waits for that work.
   void reset() {
     if (handle_) static_cast<void>(kDestroy(std::exchange(handle_, nullptr)));
   }

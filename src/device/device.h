@@ -1,6 +1,6 @@
-// The device on which code runs and on which a Tensor lives. Places where bytes are only stored are Tiers (offload/); the two are
-// deliberately separate types. The `meta` device computes shapes and sizes only: its storages hold no memory and kernels do nothing, which
-// is how a plan learns its memory needs before step 1.
+// Defines Device, on which code runs and on which a Tensor lives. Places where bytes are only stored are Tiers
+// (offload/), deliberately another type. The `meta` device computes shapes and sizes only: its storages hold no
+// memory and kernels do nothing. A plan learns its memory needs from a run on the meta device before step 1.
 #pragma once
 #include <string>
 
@@ -12,7 +12,7 @@ struct Device {
   enum class Kind { cpu, cuda, meta };
   Kind kind = Kind::cpu;
   int index = 0;
-  Kind stands_for = Kind::cpu;  // for meta: the device whose workspaces and allocations it imitates
+  Kind stands_for = Kind::cpu;  // for the meta device: the kind whose workspaces and allocations it imitates
 
   static Device cpu() { return {}; }
   static Device cuda(int index) { return {Kind::cuda, index, Kind::cuda}; }
@@ -24,7 +24,7 @@ struct Device {
   bool operator==(const Device&) const = default;
 };
 
-/// Returns "cpu", "cuda:1" or "meta".
+/// Returns the name of the device: "cpu", "cuda:1" or "meta".
 std::string to_string(Device device);
 
 }  // namespace spillway

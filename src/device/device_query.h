@@ -1,8 +1,8 @@
-// Lists the NVIDIA GPUs that this process could use. Nothing here throws; a missing driver or GPU is reported as a sentence in `problem`.
-// The app calls it before it chooses a device, as do tests that need a GPU. There is one implementation with CUDA and one without; libcuda
-// is never linked, so the program starts where there is no driver. Thread-safe. Opening a GPU creates its context, which takes some 500 MiB
-// of its memory (free_bytes no longer counts them) and lets threads sleep while they wait for the GPU. The calling thread's current device
-// does not change.
+// Lists the NVIDIA GPUs that this process could use. No function here throws; a missing driver or GPU is reported as a
+// sentence in `problem`. The app calls query_gpus() before it chooses a device, as do tests that need a GPU. One
+// implementation is built with CUDA and one without. libcuda is never linked, so the program starts on machines without
+// a driver. Thread-safe. Opening a GPU creates its context, which takes some 500 MiB of its memory (free_bytes does not
+// count them) and lets threads sleep while they wait for the GPU. The calling thread's current device does not change.
 #pragma once
 #include <optional>
 #include <string>
@@ -13,12 +13,12 @@
 namespace spillway {
 
 struct GpuFacts {
-  int index = 0;  // as in Device::cuda(index): visible GPUs are counted from 0
+  int index = 0;  // the index as in Device::cuda(index): visible GPUs are counted from 0
   std::string name;
-  std::string bus;  // PCI address as "domain:bus:device" in decimal; tells which GPU of the node this is
+  std::string bus;  // the PCI address as "domain:bus:device" in decimal, which tells the GPUs of a node apart
   i64 total_bytes = 0;
   i64 free_bytes = 0;
-  int compute_capability = 0;  // major * 10 + minor: 90 for Hopper
+  int compute_capability = 0;  // the compute capability as major * 10 + minor: 90 for Hopper
   std::string problem;         // why this build cannot run on this GPU; empty if it can
   std::string unique;          // the driver's UUID in hexadecimal; each MIG slice of one GPU has its own
 };
@@ -28,9 +28,9 @@ struct GpuReport {
   std::string problem;  // why no GPU was found; empty if at least one was found
 };
 
-/// Opens all GPUs, or only the GPU with index `one` modulo the number of GPUs. With `one`, a process neither takes memory on the GPUs of
-/// other ranks nor disturbs users of GPUs in exclusive mode. For GPUs that were not opened, free_bytes is 0 and `problem` says that they
-/// were not examined.
+/// Opens all GPUs, or, if `one` is given, only the GPU with that index modulo the number of GPUs. A process that
+/// opens only its own GPU takes no memory on the GPUs of other ranks and does not disturb users of GPUs in
+/// exclusive mode. For GPUs that were not opened, free_bytes is 0 and `problem` says that they were not examined.
 GpuReport query_gpus(std::optional<int> one = {});
 
 }  // namespace spillway

@@ -7,7 +7,7 @@
 namespace spillway {
 namespace {
 
-// Never launched. If the runtime finds code of this kernel for a GPU, this build's kernels can run there.
+// A kernel that is never launched. If the CUDA runtime finds its code for a GPU, this build's kernels can run on that GPU.
 __global__ void probe() {}
 
 std::string describe(cudaError_t status) {
@@ -21,7 +21,7 @@ std::string problem_of_count(cudaError_t status) {
   return "the CUDA runtime cannot count GPUs: " + describe(status);
 }
 
-// Reads the free memory and checks that this build has code for the GPU, which must be current.
+// Reads the free memory of the current GPU and checks that this build has code for it. Returns the problem; empty if there is none.
 std::string problem_of_use(GpuFacts& gpu) {
   size_t free_bytes = 0, total_bytes = 0;
   if (const cudaError_t status = cudaMemGetInfo(&free_bytes, &total_bytes); status != cudaSuccess) {
@@ -70,7 +70,7 @@ GpuFacts facts_of(int index, bool opened) {
 }  // namespace
 
 GpuReport query_gpus(std::optional<int> one) {
-  int count = 0;  // stays 0 on failure
+  int count = 0;  // cudaGetDeviceCount() leaves 0 on failure
   if (const cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess) {
     static_cast<void>(cudaGetLastError());
     return {{}, problem_of_count(status)};

@@ -10,7 +10,7 @@ struct Event::State {
   std::condition_variable changed;
   bool ready = false;
   std::exception_ptr error;
-  // These members are set before the event is shared, so they are read without the mutex.
+  // `parts` and `awaited` are set before the event is shared, so threads read them without the mutex.
   std::vector<Event> parts;
   std::shared_ptr<const Awaited> awaited;
 };

@@ -1,5 +1,5 @@
-// The completion of asynchronous work. Whoever starts asynchronous work returns an Event for it; an error inside the work is stored in the
-// Event and rethrown by wait(), so it is never lost. Copies share one state. All members are thread-safe.
+// Defines Event, the completion of asynchronous work. The function that starts the work returns an Event for it. An error inside
+// the work is stored in the Event and rethrown by wait(), so it is never lost. Copies share one state. All members are thread-safe.
 #pragma once
 #include <exception>
 #include <memory>
@@ -13,7 +13,8 @@ class Event {
   Event();
   /// Returns an event that has already happened.
   static Event done();
-  /// The interface to work whose completion something else knows, such as a GPU's driver. ready() and wait() of the Event call it.
+  /// The interface to work whose completion is tracked outside Event, for
+  /// example by a GPU's driver. ready() and wait() of the Event call it.
   class Awaited {
    public:
     virtual ~Awaited() = default;
@@ -21,10 +22,10 @@ class Event {
     /// Blocks until the work is done and rethrows its errors, as Event::wait() does.
     virtual void wait() const = 0;
   };
-  /// Returns an event that forwards to `awaited`. Do not call set() or fail() on it.
+  /// Returns an event that forwards ready() and wait() to `awaited`. Do not call set() or fail() on this event.
   static Event of(std::shared_ptr<const Awaited> awaited);
-  /// Returns an event that is ready when all parts are. Its wait() waits for all parts and then rethrows the error of the first failed one,
-  /// in the order given. Do not call set() or fail() on it.
+  /// Returns an event that is ready when all `parts` are. Its wait() waits for all parts and then rethrows
+  /// the error of the first failed one, in the order given. Do not call set() or fail() on this event.
   static Event all(std::vector<Event> parts);
 
   void set();

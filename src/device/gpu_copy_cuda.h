@@ -1,7 +1,7 @@
-// Copies between a GPU and host memory that is page-locked (pinned) in pieces. The driver refuses a copy whose host memory crosses from one
-// locked piece into another or into unlocked memory: such memory "must be either entirely registered … or not registered at all" (CUDA
-// runtime API, cudaMemcpyAsync). Pieces therefore end at fixed addresses (multiples of the piece size), and copies are cut there. Only
-// *cuda.cc files include this header.
+// Copies between a GPU and host memory that is page-locked (pinned) in pieces. The driver refuses a copy whose host
+// memory crosses from one locked piece into another or into unlocked memory: such memory "must be either entirely
+// registered … or not registered at all" (CUDA runtime API, cudaMemcpyAsync). Pieces therefore end at fixed addresses
+// (multiples of the piece size), and copies are cut at these addresses. Only files named *_cuda* include this header.
 #pragma once
 #include <cstdint>
 
@@ -19,8 +19,8 @@ inline i64 rest_of_piece(const std::byte* at) {
   return kLockedPieceBytes - static_cast<i64>(reinterpret_cast<std::uintptr_t>(at) % static_cast<std::uintptr_t>(kLockedPieceBytes));
 }
 
-/// Puts a copy on `queue`, a stream of the calling thread's GPU. If the host memory is not page-locked, the thread waits, and gpu_waits()
-/// grows by one for each piece. Throws Error(io).
+/// Puts a copy on `queue`, a stream of the calling thread's GPU. If the host memory is not page-locked,
+/// the calling thread waits for the copy, and gpu_waits() grows by one for each piece. Throws Error(io).
 void put_gpu_copy(std::byte* to, const std::byte* from, i64 bytes, CUstream_st* queue);
 
 /// Blocks until all work on `queue` is done. Unless the work was done already, gpu_waits() grows by one. Throws Error(io).

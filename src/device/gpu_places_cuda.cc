@@ -13,7 +13,7 @@ std::vector<std::string> gpu_places() {
     const bool known = cudaGetDeviceProperties(&p, gpu) == cudaSuccess;
     places.push_back(known ? fmt::format("{:04x}:{:02x}:{:02x}.0", p.pciDomainID, p.pciBusID, p.pciDeviceID) : "");
   }
-  static_cast<void>(cudaGetLastError());  // whoever opens the GPU reports the problem
+  static_cast<void>(cudaGetLastError());  // the status is cleared; the code that opens the GPU reports the problem
   return places;
 }
 

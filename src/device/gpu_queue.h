@@ -1,6 +1,6 @@
-// A queue of work for a GPU (a CUDA stream), and copies and events on it. There is a version with CUDA and one without, in which no queue
-// can be created. Driver errors, including those of work queued earlier, are Error(io). Thread-safe: work that several threads queue at the
-// same time is executed in some order.
+// Defines GpuQueue, a queue of work for a GPU (a CUDA stream), and GpuEvent, an event on it. One version is built
+// with CUDA and one without, in which no queue can be created. Driver errors, including those of work queued
+// earlier, are Error(io). Thread-safe: work that several threads queue at one time is executed in some order.
 #pragma once
 #include <memory>
 
@@ -32,7 +32,7 @@ class GpuQueue {
   void copy(std::byte* to, const std::byte* from, i64 bytes) const;
   /// Makes work that is queued from now on start only after `event` has happened.
   void wait_for(const GpuEvent& event) const;
-  /// Makes work that is queued here from now on start only after all present work of `other` is done.
+  /// Makes work that is queued on this queue from now on start only after all present work of `other` is done.
   void follow(const GpuQueue& other) const;
   /// Returns an event that happens when all present work of the queue is done. The queue must outlive the event's users.
   Event moment() const;
@@ -45,9 +45,9 @@ class GpuQueue {
   std::shared_ptr<Idle> idle_;  // reusable events that no Moment needs any more
 };
 
-/// A point on a queue: the moment when all work queued before record() is done. Recording again replaces the point, but threads that
-/// already wait for the previous point go on waiting for that one. Thread safety: one thread records; others may wait for a recording that
-/// they were told of after it was made.
+/// A point on a queue: the moment when all work queued before record() is done. Another record() replaces the
+/// point, but threads that already wait for the previous point go on waiting for the previous one. Thread
+/// safety: one thread records; other threads may wait for a recording that they were told of after it was made.
 class GpuEvent {
  public:
   explicit GpuEvent(Device gpu);
@@ -71,10 +71,10 @@ class GpuEvent {
 /// memory that is not page-locked, which the driver does synchronously.
 i64 gpu_waits();
 
-/// Makes the GPU the current one of the calling thread; does nothing for a CPU.
+/// Makes the GPU the current one of the calling thread. For a CPU the call does nothing.
 void use_device(Device device);
-/// Makes a GPU current for as long as the object lives. Then it restores the previous GPU, as other libraries in the process expect. It
-/// does not do so if this process has not opened the previous GPU.
+/// Makes a GPU current for as long as the object lives. The destructor makes the previous GPU current
+/// again, as other libraries in the process expect, unless this process has not opened the previous GPU.
 class CurrentDevice {
  public:
   explicit CurrentDevice(Device device);
@@ -83,11 +83,12 @@ class CurrentDevice {
   CurrentDevice& operator=(const CurrentDevice&) = delete;
 
  private:
-  int before_ = -1;  // the GPU to restore; -1: none
+  int before_ = -1;  // the GPU to restore; -1 if there is none
 };
 
-/// Returns the queue of the calling thread's GPU that libraries use by default (CUDA's legacy default stream, also PyTorch's). Work on this
-/// queue is thus ordered with the work of other libraries on the same memory. Ranks have queues of their own. Null in a build without CUDA.
+/// Returns the queue of the calling thread's GPU that libraries use by default (CUDA's legacy
+/// default stream, also PyTorch's). Work on this queue is thus ordered with the work of other
+/// libraries on shared memory. Ranks have queues of their own. Returns null in a build without CUDA.
 CUstream_st* common_gpu_queue();
 /// Blocks until all work on all queues of the GPU is done, whichever library of this process queued it.
 void wait_for_gpu(Device gpu);

@@ -71,7 +71,7 @@ class GpuQueue::Moment final : public Event::Awaited {
 
   const GpuEvent& event() const { return *event_; }
   bool ready() const override { return event_->ready(); }
-  // Work before the event may have failed. The event does not tell that, but the queue's status does.
+  // Work that was queued before the event may have failed. The CUDA event does not report such an error, but the queue's status does.
   void wait() const override {
     use_device(gpu_);
     event_->wait();
@@ -106,7 +106,7 @@ GpuQueue::~GpuQueue() {
 void GpuQueue::wait() const { wait_for_gpu_queue(handle_); }
 
 void GpuQueue::copy(std::byte* to, const std::byte* from, i64 bytes) const {
-  use_device(gpu_);  // a thread that selected no GPU would open GPU 0
+  use_device(gpu_);  // the GPU is selected first; otherwise CUDA would open GPU 0 for this thread
   put_gpu_copy(to, from, bytes, handle_);
 }
 

@@ -1,4 +1,4 @@
-// Launches kernels on the queue of the current stream. Only *_cuda.cu files include this header.
+// Launches kernels on the queue of the current stream. Only *_cuda.* files include this header.
 #pragma once
 #include <cuda_runtime.h>
 

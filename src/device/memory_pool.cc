@@ -82,7 +82,7 @@ std::string MemoryPool::table_locked() const {
 }
 
 MemoryPool& MemoryPool::heap() {
-  static auto* pool = new MemoryPool("heap", kUnlimited);  // outlives every tensor, static ones too
+  static auto* pool = new MemoryPool("heap", kUnlimited);  // the pool is never destroyed, so that it outlives every tensor, static ones too
   return *pool;
 }
 

@@ -1,7 +1,7 @@
-// The only source of memory. A pool has a name, a hard budget and a table of what is allocated; there is one per rank and memory tier
-// (device, host). On the CPU backend the "device" is a pool of host memory with its own budget. Thread-safe. Memory is page-aligned; fresh
-// memory from the system is zero. Released memory goes back to the source. Sizes are rounded up to pages, without other overhead.
-// Invariant: used_bytes() <= peak_bytes() <= budget_bytes().
+// Defines MemoryPool, from which all memory of tensors and buffers comes. A pool has a name, a hard budget and a table of what
+// is allocated; there is one per rank and memory tier (device, host). On the CPU backend the "device" is a pool of host memory
+// with its own budget. Thread-safe. Memory is page-aligned; fresh memory from the system is zero. Released memory goes back to
+// the source. Sizes are rounded up to pages, without other overhead. Invariant: used_bytes() <= peak_bytes() <= budget_bytes().
 #pragma once
 #include <limits>
 #include <map>
@@ -17,7 +17,7 @@ constexpr i64 kUnlimited = std::numeric_limits<i64>::max();
 
 class MemoryPool final : public Allocator {
  public:
-  /// `help` is the sentence that ends an out-of-memory message, for example "raise --device-memory".
+  /// Creates a pool. `help` is the sentence that ends an out-of-memory message, for example "raise --device-memory".
   MemoryPool(std::string name, i64 budget_bytes, std::string help = "", std::unique_ptr<MemorySource> source = system_memory());
   ~MemoryPool() override;
 
@@ -30,7 +30,7 @@ class MemoryPool final : public Allocator {
   /// Returns one line "purpose: bytes" for each purpose of allocated memory, largest first.
   std::string table() const;
 
-  /// Returns the pool for code that was given none (tests, examples). It has no budget and lives as long as the process.
+  /// Returns a pool without a budget that lives as long as the process. Code that was given no pool uses it (tests, examples).
   static MemoryPool& heap();
 
  private:

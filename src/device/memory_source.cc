@@ -20,7 +20,8 @@ void unmap(std::byte* at, i64 bytes) {
   if (bytes > 0) ::munmap(at, static_cast<size_t>(bytes));
 }
 
-// Returns 2 MiB-aligned memory that the kernel is advised to back with huge pages. It maps more than needed and unmaps the unaligned ends.
+// Returns 2 MiB-aligned memory and advises the kernel to back it with huge
+// pages. The function maps more than needed and unmaps the unaligned ends.
 std::byte* map_huge(i64 bytes) {
   std::byte* wide = map_pages(bytes + kHugePage);
   if (!wide) return nullptr;
@@ -34,7 +35,7 @@ std::byte* map_huge(i64 bytes) {
 class SystemMemory final : public MemorySource {
  public:
   std::byte* take(i64 bytes) override {
-    if (bytes > std::numeric_limits<i64>::max() - kHugePage) return map_pages(bytes);  // let the system refuse it
+    if (bytes > std::numeric_limits<i64>::max() - kHugePage) return map_pages(bytes);  // the system refuses so much
     return bytes >= kHugePage ? map_huge(bytes) : map_pages(bytes);
   }
   void give_back(std::byte* at, i64 bytes) noexcept override { unmap(at, bytes); }

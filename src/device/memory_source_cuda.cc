@@ -63,7 +63,7 @@ class PooledGpuMemory final : public MemorySource {
   explicit PooledGpuMemory(int gpu) : gpu_(Device::cuda(gpu)) {
     cudaMemPool_t pool = nullptr;
     cuda_check(cudaDeviceGetDefaultMemPool(&pool, gpu), "cudaDeviceGetDefaultMemPool");
-    std::uint64_t all = std::numeric_limits<std::uint64_t>::max();  // threshold up to which the pool keeps released memory: no limit
+    std::uint64_t all = std::numeric_limits<std::uint64_t>::max();  // the threshold up to which the pool keeps released memory: no limit
     cuda_check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all), "cudaMemPoolSetAttribute");
   }
   std::byte* take(i64 bytes) override {
@@ -78,7 +78,7 @@ class PooledGpuMemory final : public MemorySource {
     try {
       const CurrentDevice current(gpu_);
       static_cast<void>(cudaFreeAsync(at, common_gpu_queue()));
-    } catch (const Error&) {  // the GPU is lost; whoever waits for the GPU gets the error
+    } catch (const Error&) {  // the GPU is lost; the code that waits for the GPU gets the error
     }
   }
 

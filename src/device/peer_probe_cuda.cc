@@ -19,13 +19,13 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kBytes = size_t{1} << 20;
 
-// A message of the child process. For each pair of GPUs, one message says that the copy begins, and a second one how it ended.
+// A message of the child process. For each pair of GPUs, a first message says that the copy begins, and a second one how the copy ended.
 struct Told {
   enum class What { gpus, begins, no_access, reached, lost, failed, links_end } what;
-  int from, to;  // a pair of GPUs; for `gpus`, `from` holds their number
+  int from, to;  // a pair of GPUs; in a message of kind `gpus`, `from` is the number of GPUs
 };
 
-// The code of the child process. It frees nothing on exit, because the system reclaims everything.
+// The code that the child process runs. It frees nothing on exit, because the system reclaims everything.
 class Prober {
  public:
   explicit Prober(int pipe) : pipe_(pipe) {}
@@ -63,7 +63,7 @@ class Prober {
     std::vector<unsigned char> sent(kBytes), got(kBytes);
     for (size_t i = 0; i < kBytes; ++i) sent[i] = static_cast<unsigned char>((i * 7 + static_cast<size_t>(from) * 16 + 1) % 251 + 1);
     void *source = nullptr, *target = nullptr;
-    const auto all_well = [](std::initializer_list<cudaError_t> calls) {  // a braced list evaluates the calls in this order
+    const auto all_well = [](std::initializer_list<cudaError_t> calls) {  // a braced list evaluates the calls in their order
       return std::ranges::all_of(calls, [](cudaError_t status) { return status == cudaSuccess; });
     };
     if (!all_well({cudaSetDevice(to), cudaMalloc(&target, kBytes), cudaMemcpy(target, got.data(), kBytes, cudaMemcpyHostToDevice),
@@ -88,8 +88,8 @@ class Prober {
   const int pipe_;
 };
 
-// Receives one message. Returns false if none arrives within `timeout_s`, or if the child process has ended; in the latter case `gone` is
-// set.
+// Receives one message from the child process. Returns false if no message arrives within
+// `timeout_s`, or if the child process has ended; in the latter case `gone` is set.
 bool hear(int pipe, double timeout_s, Told& told, bool& gone) {
   const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeout_s));
   auto* to = reinterpret_cast<char*>(&told);

@@ -19,9 +19,9 @@
 namespace spillway {
 namespace {
 
-// More threads than this do not speed up the kernel's zeroing and the driver's pinning.
+// The largest number of threads that touch and lock memory. More do not speed up the kernel's zeroing and the driver's pinning.
 constexpr i64 kMostThreads = 8;
-constexpr i64 kTouchedBytes = 64 * kMiB;  // number of bytes that a thread touches as one task
+constexpr i64 kTouchedBytes = 64 * kMiB;  // the number of bytes that a thread touches as one task
 constexpr i64 kHostPage = 4 * kKiB;
 
 struct Piece {
@@ -42,7 +42,7 @@ void run_on_cores(const std::vector<int>& cores) {
   for (const int core : cores) {
     if (core < CPU_SETSIZE) CPU_SET(core, &set);
   }
-  sched_setaffinity(0, sizeof set, &set);  // if this is forbidden, memory lies wherever the present cores put it
+  sched_setaffinity(0, sizeof set, &set);  // if the system forbids this, memory lies in the NUMA node of the thread's present cores
 }
 
 // Keeps the first problem that any of several threads reports.
@@ -106,7 +106,7 @@ class PinnedMemory final : public MemorySource {
           problem.is(std::string("cudaHostRegister says ") + cudaGetErrorName(status) + ": " + cudaGetErrorString(status));
         }
       });
-    } catch (const Error& error) {  // the system refused to start a thread
+    } catch (const Error& error) {  // the system refused to start a thread, so no memory stays locked
       problem.is(error.what());
     }
     if (problem.none()) return "";
@@ -131,7 +131,7 @@ class PinnedMemory final : public MemorySource {
     }
   }
 
-  // Touches all pages, so that they exist in memory near the GPU before the driver locks them one after the other.
+  // Touches all pages, so that they exist in memory near the GPU before the driver locks them. The driver locks pages one after the other.
   template <class Done>
   void touch(std::byte* at, i64 bytes, const Done& done) const {
     on_threads(ceil_div(bytes, kTouchedBytes), [&](i64 n) {
@@ -165,7 +165,7 @@ class PinnedMemory final : public MemorySource {
 
   const Pinning pinning_;
   const std::unique_ptr<MemorySource> pages_ = system_memory();
-  std::map<std::byte*, bool> locked_;  // for each allocation, whether it is locked
+  std::map<std::byte*, bool> locked_;  // whether each allocation, by its address, is locked
 };
 
 }  // namespace

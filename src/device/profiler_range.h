@@ -1,5 +1,5 @@
-// A named range of the calling thread's work that NVIDIA's profilers show (NVTX 3, which costs next to nothing when no profiler runs).
-// Without CUDA it does nothing. Ranges of a thread nest.
+// Defines ProfilerRange, a named range of the calling thread's work that NVIDIA's profilers show (NVTX 3, which
+// costs next to nothing when no profiler runs). Without CUDA a range does nothing. Ranges of a thread nest.
 #pragma once
 #include <string>
 

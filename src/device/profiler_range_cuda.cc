@@ -13,7 +13,7 @@ ProfilerRange::ProfilerRange(const std::string& name) {
 ProfilerRange::~ProfilerRange() { nvtxRangePop(); }
 
 }  // namespace spillway
-#else  // there is no NVTX, as on the emulated GPU
+#else  // on the emulated GPU there is no NVTX
 
 namespace spillway {
 

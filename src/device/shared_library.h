@@ -1,5 +1,5 @@
-// A library opened at run time, so that the program starts on machines without it, for example CUDA's libraries or the MPI plug-in. The
-// destructor closes it, so the object must outlive every use of functions found in it.
+// Defines SharedLibrary, a library opened at run time, so that the program starts on machines without it (CUDA's libraries,
+// the MPI plug-in). The destructor closes the library, so the object must outlive every use of functions found in it.
 #pragma once
 #include <string>
 #include <utility>
@@ -9,7 +9,7 @@ namespace spillway {
 
 class SharedLibrary {
  public:
-  /// Tells whether libraries that are opened later can use the symbols of this one (RTLD_GLOBAL).
+  /// Tells whether libraries that are opened later can use the symbols of this library (RTLD_GLOBAL).
   enum class Symbols { its_own, shared };
 
   SharedLibrary() = default;

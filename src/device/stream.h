@@ -1,7 +1,7 @@
-// The execution context of code: the device, the threads it may use and the allocator of its memory. The code that drives a computation
-// makes a Stream for each rank and lane (a sequence of work within a rank) and makes it current for the calling thread with StreamScope;
-// ops and kernels call Stream::current(). There is no process-wide current stream, because ranks may be threads. A thread without a stream
-// computes serially on the CPU with memory from MemoryPool::heap().
+// Defines Stream, the execution context of code: the device, the threads it may use and the allocator of its memory. The code
+// that drives a computation makes a Stream for each rank and for each thread of the rank that computes, and makes it current
+// for the calling thread with StreamScope; ops and kernels call Stream::current(). There is no process-wide current stream,
+// because ranks may be threads. A thread without a stream computes serially on the CPU with memory from MemoryPool::heap().
 #pragma once
 #include "base/thread_pool.h"
 #include "device/allocator.h"
@@ -18,15 +18,15 @@ struct Tf32 {
 
 struct Stream {
   Device device;
-  ThreadPool* threads = nullptr;  // null: work runs serially
-  Allocator* memory = nullptr;    // never null in a current stream
-  CUstream_st* queue = nullptr;   // for a GPU: the queue on which kernels and copies are executed in order
+  ThreadPool* threads = nullptr;  // the compute threads; null means that work runs serially
+  Allocator* memory = nullptr;    // the memory of the stream; never null in a current stream
+  CUstream_st* queue = nullptr;   // the queue of a GPU, on which kernels and copies are executed in order
   Tf32 tf32;
 
   bool is_meta() const { return device.is_meta(); }
-  /// Works like ThreadPool::run; without a pool it runs the tasks serially.
+  /// Runs tasks as ThreadPool::run does. Without a pool the tasks run serially.
   void run(i64 count, const std::function<void(i64 task, int thread)>& task) const;
-  /// Works like ThreadPool::for_ranges; without a pool it runs serially.
+  /// Calls `body` as ThreadPool::for_ranges does. Without a pool the calls are serial.
   void for_ranges(i64 n, i64 grain, const std::function<void(i64 begin, i64 end)>& body) const;
   int thread_count() const { return threads ? threads->threads() : 1; }
 
@@ -35,7 +35,7 @@ struct Stream {
 
 class StreamScope {
  public:
-  explicit StreamScope(const Stream& stream);  // `stream` must outlive the scope
+  explicit StreamScope(const Stream& stream);  // makes `stream`, which must outlive the scope, the current stream
   ~StreamScope();
   StreamScope(const StreamScope&) = delete;
   StreamScope& operator=(const StreamScope&) = delete;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kNoEnd = std::numeric_limits<double>::infinity();
 
-// Checks that `value` lies in [least, beyond).
+// Throws Error(usage) unless the setting `name` has a value in [least, beyond).
 void check(const char* name, double value, double least, double beyond = kNoEnd) {
   if (value >= least && value < beyond) return;
   const std::string wanted = beyond == kNoEnd ? fmt::format("a finite number of {} or above", least)

@@ -1,4 +1,4 @@
-// The argument checks of an eager optimizer, made before it changes anything. Pure functions; thread-safe.
+// Checks the arguments of an eager optimizer before it changes anything. Pure functions; thread-safe.
 #pragma once
 #include <memory>
 #include <vector>

@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "base/error.h"
-#include "data/beside.h"
-#include "data/safetensors.h"
+#include "data/files/beside.h"
+#include "data/safetensors/safetensors.h"
 #include "device/memory_pool.h"
 #include "device/transfer.h"
 #include "eager/checks.h"
@@ -51,7 +51,7 @@ Tensor on_host(const Tensor& t) { return t.device().is_cuda() ? to_host(t) : t; 
 // Returns a CPU stream with the threads of the current stream.
 Stream on_cpu() { return {Device::cpu(), Stream::current().threads, &MemoryPool::heap()}; }
 
-// Returns one tile: the numbers from element `begin` on, and zeros beyond the end of `numbers`.
+// Returns one tile (16,384 elements) of `numbers`: those from element `begin` on, and zeros beyond the end of `numbers`.
 std::array<double, kTileElems> tile_of(const std::vector<double>& numbers, i64 begin) {
   std::array<double, kTileElems> tile{};
   const i64 count = std::min(kTileElems, std::ssize(numbers) - begin);
@@ -62,7 +62,7 @@ std::array<double, kTileElems> tile_of(const std::vector<double>& numbers, i64 b
 // Writes an optimizer state. parts[p] holds the numbers of part p for all elements; an empty part means zeros.
 void write_state(const optim::StateFormat& format, i64 elems, const std::array<std::vector<double>, 4>& parts, const Tensor& bytes) {
   if (bytes.bytes() == 0) return;
-  std::vector<std::byte> host(static_cast<size_t>(bytes.bytes()));  // zeros, also in the gaps between tiles
+  std::vector<std::byte> host(static_cast<size_t>(bytes.bytes()));  // all zeros at first; the gaps between tiles stay zero
   std::vector<std::byte> weight(static_cast<size_t>(format.weight_tile_bytes()));
   std::array<std::array<double, kTileElems>, 4> tile;
   std::array<std::span<const double>, 4> shown;
@@ -77,7 +77,7 @@ void write_state(const optim::StateFormat& format, i64 elems, const std::array<s
   transfer(bytes.raw(), host.data(), bytes.bytes());
 }
 
-// Returns all of Adafactor's factors in one list. In the state, each tile holds a part of them. The state must be on the CPU.
+// Returns all factors of Adafactor's state in one list. In the state, each tile holds a part of them. The state must be on the CPU.
 std::vector<double> factors_of(const nn::Parameter& parameter, const optim::StateFormat& format, const Tensor& bytes) {
   std::vector<double> all(static_cast<size_t>(tiles_of(parameter.elems()) * format.factors));
   for (i64 t = 0; t < tiles_of(parameter.elems()); ++t) {
@@ -97,7 +97,7 @@ void write_factors(const optim::StateFormat& format, std::vector<double> all, co
   }
 }
 
-// Computes the matrix that Muon orthogonalizes, tile by tile, in the gradient's type.
+// Computes the matrix that Muon orthogonalizes, tile by tile (16,384 elements), in the gradient's type.
 void gather_direction(const optim::StateFormat& format, const Tensor& gradient, const Tensor& state, const optim::Scalars<double>& scalars,
                       bool nesterov, std::byte* out) {
   Stream::current().run(tiles_of(gradient.elems()), [&](i64 t, int) {
@@ -140,8 +140,8 @@ Optimizer::Optimizer(nn::EagerParameters& weights, const optim::RuleSettings& se
   }
 }
 
-// A step moves a running statistic by a fraction of the way towards the mean of its gradients over the backward passes. That equals SGD
-// with the mean as the gradient, a negative learning rate and a weight decay of -1.
+// A step moves a running statistic by a fraction of the way towards the mean of its gradients over the backward
+// passes. That equals SGD with the mean as the gradient, a negative learning rate and a weight decay of -1.
 optim::RuleSettings Optimizer::rule_for(const nn::Parameter& parameter) const {
   if (parameter.statistic) return optim::SgdSettings{.lr = -nn::kStatisticMomentum, .weight_decay = -1};
   return parameter.is_matrix() ? settings_ : beside_matrices(settings_);
@@ -186,7 +186,7 @@ void Optimizer::step(double gradient_scale) {
   }
 }
 
-// Updates whole tiles in place. The remaining elements are copied to a tile of their own, which zeros fill up.
+// Updates whole tiles (16,384 elements) in place. The remaining elements are copied to a tile of their own, which is filled up with zeros.
 void Optimizer::update(const nn::Parameter& parameter, const Tensor& gradient, const Tensor& value, State& state,
                        double gradient_scale) const {
   const optim::StateFormat& format = state.format;
@@ -354,7 +354,7 @@ void Optimizer::load(const std::filesystem::path& file) {
                           ": the file also holds state of other parameters");
   for (size_t i = 0; i < parameters_.size(); ++i) {
     std::array<std::vector<double>, 4> parts;
-    parts[kMaster] = values_of(parameters_[i]->value());  // used if the master weights are not part of the state
+    parts[kMaster] = values_of(parameters_[i]->value());  // the weight's values serve as master weights if these are not part of the state
     std::vector<double> factors;
     for (const Part& part : parts_of(*parameters_[i], states_[i])) {
       std::vector<double> read(static_cast<size_t>(part.shape.elems()));

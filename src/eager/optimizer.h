@@ -1,12 +1,12 @@
 // Optimizers for training without a plan: every update rule of optim, with an interface like PyTorch's:
 //   Optimizer optimizer(weights, optim::AdamSettings{.lr = 1e-3, .decoupled_weight_decay = true});
 //   optimizer.zero_grad();  loss.backward();  optimizer.step();
-// It uses the same kernels as a step of a planned run. f32 and f64 weights are their own master weights, bf16 and f16 weights have fp32
-// masters, and moments are f32 (f64 for f64). As in PyTorch, weight decay applies to every parameter of the optimizer, and a parameter
-// without a gradient is skipped. For parameters with another learning rate, make another optimizer. Running statistics (of batch norm)
-// follow a rule of their own (nn::kStatisticMomentum) and do not count in the gradient norm. It works on the CPU or on a GPU, whose stream
-// must then be current. Muon and Adafactor, which update a parameter as a whole, keep their state in host memory and update there. Not
-// thread-safe.
+// The kernels are those of a step of a planned run. f32 and f64 weights are their own master weights, bf16 and f16
+// weights have fp32 masters, and moments are f32 (f64 for f64). As in PyTorch, weight decay applies to every parameter
+// of the optimizer, and a parameter without a gradient is skipped. For parameters with another learning rate, make
+// another optimizer. Running statistics (of batch norm) follow a rule of their own (nn::kStatisticMomentum) and do not
+// count in the gradient norm. An optimizer works on the CPU or on a GPU, whose stream must then be current. Muon and
+// Adafactor, which update a parameter as a whole, keep their state in host memory and update there. Not thread-safe.
 #pragma once
 #include <filesystem>
 
@@ -25,12 +25,12 @@ class Optimizer {
   Optimizer(nn::EagerParameters& weights, const optim::RuleSettings& settings);
   Optimizer(nn::EagerParameters& weights, const optim::RuleSettings& settings, Parameters parameters);
 
-  /// Updates each parameter that has a gradient, using the gradient times `gradient_scale` (a clip factor or 1 / loss scale).
+  /// Updates each parameter that has a gradient, with the gradient times `gradient_scale` (a clip factor or 1 / loss scale).
   void step(double gradient_scale = 1);
   /// Drops the gradients of the optimizer's parameters.
   void zero_grad();
-  /// Returns the norm of the parameters' gradients, without any gradient scale. optim::clip_factor(gradient_norm(), 1) is the factor that
-  /// PyTorch's clip_grad_norm_(…, 1) scales by.
+  /// Returns the norm of the parameters' gradients, without any gradient scale.
+  /// optim::clip_factor(gradient_norm(), 1) is the factor by which PyTorch's clip_grad_norm_(…, 1) scales.
   double gradient_norm() const;
   /// Sets the learning rate of the following steps (optim/schedule.h). Initially it is the rate of the settings. Throws Error(usage) if
   /// `rate` is negative or not finite.
@@ -38,9 +38,9 @@ class Optimizer {
   double learning_rate() const { return learning_rate_; }
   const Parameters& parameters() const { return parameters_; }
 
-  /// Save and load master weights, moments and step counts as a safetensors file with PyTorch's names ("wte.weight.exp_avg"); load()
-  /// restores them bit for bit. The weights are not included (see models::save). The file is written under a temporary name; when complete,
-  /// it replaces an existing file. load() throws Error(data) on a file for other parameters, other shapes or another rule.
+  /// save() writes master weights, moments and step counts to a safetensors file with PyTorch's names ("wte.weight.exp_avg"); load()
+  /// restores them bit for bit. The weights are not included (see models::save). The file is written under a temporary name; when
+  /// complete, it replaces an existing file. load() throws Error(data) on a file for other parameters, other shapes or another rule.
   void save(const std::filesystem::path& file) const;
   void load(const std::filesystem::path& file);
 
@@ -52,7 +52,7 @@ class Optimizer {
   };
   struct Part {
     std::string name;
-    int number;  // an optim::StatePart
+    int number;  // a number of the enum optim::StatePart
     DType dtype;
     Shape shape;
   };

@@ -24,9 +24,7 @@ void add(const Tensor& a, const Tensor& b, const Tensor& out) {
   require(a.shape() == b.shape() && a.shape() == out.shape(), "[add] expected operands and result of equal shape");
   require(a.is_contiguous() && b.is_contiguous() && out.is_contiguous(), "[add] expected contiguous operands and a contiguous result");
   if (out.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (out.device().is_cuda()) return cuda::add(a, b, out);
-  }
+  SPILLWAY_RETURN_IF_CUDA(out, add(a, b, out));
   for_dtype("add", out.dtype(), [&]<class T>(T) {
     const T *x = a.data<T>(), *y = b.data<T>();
     T* z = out.data<T>();
@@ -40,9 +38,7 @@ void copy(const Tensor& from, const Tensor& to) {
   require(from.shape() == to.shape(), "[copy] expected source and destination of equal shape");
   require(from.is_contiguous() && to.is_contiguous(), "[copy] expected a contiguous source and destination");
   if (to.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (to.device().is_cuda()) return cuda::copy(from, to);
-  }
+  SPILLWAY_RETURN_IF_CUDA(to, copy(from, to));
   if (from.dtype() != to.dtype())
     return from.dtype() == DType::f16 ? convert<Float16, float>(from, to) : convert<BFloat16, float>(from, to);
   const std::byte* source = from.raw();
@@ -55,9 +51,7 @@ void rounded_copy(const Tensor& from, const Tensor& to) {
   require(from.shape() == to.shape() && from.is_contiguous() && to.is_contiguous() && from.dtype() == DType::f32 && is_half(to.dtype()),
           "[rounded_copy] expected a contiguous source in f32, and a contiguous destination of its shape in bf16 or f16");
   if (to.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (to.device().is_cuda()) return cuda::rounded_copy(from, to);
-  }
+  SPILLWAY_RETURN_IF_CUDA(to, rounded_copy(from, to));
   to.dtype() == DType::f16 ? convert<float, Float16>(from, to) : convert<float, BFloat16>(from, to);
 }
 

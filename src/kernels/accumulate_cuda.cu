@@ -4,18 +4,16 @@
 
 namespace spillway::kernels::cuda {
 
+namespace {
+
 struct Sum {
   template <class T>
   __device__ T operator()(T a, T b) const {
     return a + b;
   }
 };
-struct Same {
-  template <class T>
-  __device__ T operator()(T x) const {
-    return x;
-  }
-};
+
+}  // namespace
 
 void add(const Tensor& a, const Tensor& b, const Tensor& out) {
   for_dtype("add", out.dtype(), [&]<class T>(T) { map_on_gpu("add", out.elems(), Sum(), out.data<T>(), a.data<T>(), b.data<T>()); });

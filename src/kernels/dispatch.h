@@ -1,14 +1,14 @@
-// Turns a dtype that is known only at run time into a template argument.
+// Turns a dtype that is known only at run time into a template argument, and a tensor into a pointer to its elements.
 #pragma once
 #include <string>
 
 #include "base/error.h"
-#include "tensor/dtype.h"
+#include "tensor/tensor.h"
 
 namespace spillway::kernels {
 
-/// Calls f with a value of the dtype's C++ type: f(float{}), f(double{}), f(BFloat16{}) or f(Float16{}). For other dtypes throws Error(bug)
-/// that names `op`.
+/// Calls f with a value of the dtype's C++ type: f(float{}), f(double{}), f(BFloat16{})
+/// or f(Float16{}). For other dtypes throws an Error(bug) that names `op`.
 template <class F>
 void for_dtype(const char* op, DType dtype, F f) {
   if (dtype == DType::f32) return f(float{});
@@ -18,8 +18,8 @@ void for_dtype(const char* op, DType dtype, F f) {
   throw Error(ErrorCode::bug, std::string("[") + op + "] expected f32, f64, bf16 or f16, got " + std::string(to_string(dtype)));
 }
 
-/// The same for a kernel whose result may be wider than its input: calls f(From{}, To{}) with the C++ types of `from` and `to`. `to` must
-/// be `from`, or f32 if `from` is bf16 or f16.
+/// Calls f(From{}, To{}) with the C++ types of `from` and `to`, for a kernel whose result
+/// may be wider than its input. `to` must be `from`, or f32 if `from` is bf16 or f16.
 template <class F>
 void for_dtypes(const char* op, DType from, DType to, F f) {
   if (from == DType::bf16 && to == DType::f32) return f(BFloat16{}, float{});
@@ -32,14 +32,20 @@ void for_dtypes(const char* op, DType from, DType to, F f) {
   for_dtype(op, from, [&]<class T>(T) { f(T{}, T{}); });
 }
 
-/// Calls f(u8{}), f(u16{}), f(u32{}) or f(u64{}), whichever is as wide as the dtype. For code that moves elements without interpreting
-/// them.
+/// Calls f(u8{}), f(u16{}), f(u32{}) or f(u64{}), whichever is as wide as
+/// the dtype. Used by code that moves elements without interpreting them.
 template <class F>
 void for_width(DType dtype, F f) {
   if (size_of(dtype) == 1) return f(u8{});
   if (size_of(dtype) == 2) return f(u16{});
   if (size_of(dtype) == 4) return f(u32{});
   f(u64{});
+}
+
+/// Returns a pointer to the first element, or null for an undefined tensor.
+template <class T>
+T* data_or_null(const Tensor& t) {
+  return t.defined() ? t.data<T>() : nullptr;
 }
 
 }  // namespace spillway::kernels

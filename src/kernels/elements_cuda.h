@@ -1,5 +1,5 @@
 // Element-wise kernels on a GPU. If all operands are aligned well enough, a thread processes several elements at a time, which take 16
-// bytes in the widest operand. Otherwise it processes single elements. Included only by kernels/*_cuda.cu.
+// bytes in the widest operand. Otherwise it processes single elements. Included only by kernels/*/*_cuda.cu.
 #pragma once
 #include <bit>
 
@@ -7,6 +7,14 @@
 #include "tensor/dtype.h"
 
 namespace spillway::kernels {
+
+/// Returns the element unchanged.
+struct Same {
+  template <class T>
+  __device__ T operator()(T x) const {
+    return x;
+  }
+};
 
 /// kCount adjacent elements, which are loaded or stored with one instruction.
 template <class T, int kCount>
@@ -20,7 +28,7 @@ using Word = std::conditional_t<
     kBytes == 16, uint4,
     std::conditional_t<kBytes == 8, u64, std::conditional_t<kBytes == 4, u32, std::conditional_t<kBytes == 2, u16, u8>>>>;
 
-/// Load and store a pack. The address must be a multiple of the pack's size.
+/// load_pack() and store_pack() load and store a pack. The address must be a multiple of the pack's size.
 template <int kCount, class T>
 __device__ Pack<T, kCount> load_pack(const T* from) {
   return std::bit_cast<Pack<T, kCount>>(*reinterpret_cast<const Word<sizeof(T) * kCount>*>(from));

@@ -1,12 +1,12 @@
-// Loads and stores of several adjacent elements of a matrix row on a GPU. They take one access if the alignment allows that, and one access
-// per element otherwise. Which elements a thread gets does not depend on the alignment. So no sum depends on where a tensor lies in memory.
-// Included only by *_cuda.cu.
+// Loads and stores of several adjacent elements of a matrix row on a GPU. They take one access if the
+// alignment allows that, and one access per element otherwise. The alignment does not change which elements a
+// thread gets, so no sum depends on where a tensor lies in memory. Only *_cuda.* files include this header.
 #pragma once
 #include "kernels/elements_cuda.h"
 
 namespace spillway::kernels {
 
-/// Number of elements of type T that fill 16 bytes.
+/// The number of elements of type T that fill 16 bytes.
 template <class T>
 constexpr int kPackOf = static_cast<int>(16 / sizeof(T));
 
@@ -16,8 +16,8 @@ bool rows_aligned(const T* first, i64 stride) {
   return first == nullptr || (stride % kCount == 0 && is_aligned(first, kCount * static_cast<i64>(sizeof(T))));
 }
 
-/// Loads kCount elements from `from`. Only the first `left` of them belong to the row, which may be any number, also none; the others
-/// become `pad`.
+/// Loads kCount elements from `from`. Only the first `left` of them belong to the row;
+/// the others become `pad`. `left` may be any number, also 0 or more than kCount.
 template <int kCount, class T>
 __device__ Pack<Wide<T>, kCount> load_pack(const T* from, i64 left, bool aligned, Wide<T> pad = 0) {
   Pack<Wide<T>, kCount> to;

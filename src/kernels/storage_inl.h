@@ -1,7 +1,7 @@
-// Vector loads and stores that convert between the type in which elements are stored and the type in which they are computed. Compiled once
-// per instruction set (included after hwy/highway.h, never by a header). A kernel whose elements are stored as T computes in vectors of
-// Wide<T>. f32 and f64 are not converted. bf16 and f16 are widened when they are loaded and rounded when they are stored, as in
-// tensor/dtype.h. bf16 is converted with integer operations on every instruction set, f16 with F16C where there is AVX2.
+// Vector loads and stores that convert between the type in which elements are stored and the type in which they are computed. This file is
+// compiled once per instruction set (included after hwy/highway.h, never by a header). A kernel whose elements are stored as T computes in
+// vectors of Wide<T>. f32 and f64 are not converted. bf16 and f16 are widened when they are loaded and rounded when they are stored, as in
+// tensor/dtype.h. bf16 is converted with integer operations on every instruction set, f16 with F16C on processors with AVX2.
 #if defined(SPILLWAY_STORAGE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPILLWAY_STORAGE_INL_H
 #undef SPILLWAY_STORAGE_INL_H

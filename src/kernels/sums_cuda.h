@@ -1,6 +1,6 @@
-// Sums and maxima over the GPU threads that share a row. They are computed by shuffles within a warp, and then over the warps of a thread
-// block. Both steps form a tree whose shape depends only on the number of threads. All threads must take part, and every thread gets the
-// result. Included only by *_cuda.cu.
+// Sums and maxima over the GPU threads that share a row. They are computed by shuffles within a warp, and then
+// over the warps of a thread block. Both steps form a tree whose shape depends only on the number of threads.
+// All threads must take part, and every thread gets the result. Only *_cuda.* files include this header.
 #pragma once
 #include "device/launch_cuda.h"
 
@@ -14,7 +14,7 @@ struct Plus {
     return a + b;
   }
 };
-/// Returns the larger operand, or a if one of them is NaN.
+/// Returns the larger operand, or a if a or b is NaN.
 struct Larger {
   template <class T>
   __device__ T operator()(T a, T b) const {
@@ -63,8 +63,8 @@ struct BlockRows {
   }
 };
 
-/// Calls launch(WarpRows, blocks, threads) if rows have at most `widest_of_warp` columns, else launch(BlockRows<kThreads>, blocks,
-/// threads), where `blocks` is the size of the grid. The choice depends on the shape alone.
+/// Calls launch(WarpRows, blocks, threads) if rows have at most `widest_of_warp` columns, and launch(BlockRows<kThreads>,
+/// blocks, threads) for wider rows, where `blocks` is the size of the grid. The choice depends on the shape alone.
 template <int kThreads, class F>
 void for_rows(i64 rows, i64 columns, i64 widest_of_warp, F launch) {
   constexpr i64 kMostBlocks = 1 << 16;

@@ -1,7 +1,7 @@
-// Vector functions that the Highway files share. Compiled once per instruction set (included after hwy/highway.h, never by a header). Every
-// element is computed by the same formula, whatever its position: the last elements of a row are padded to a whole vector instead of being
-// computed differently. Sums over a row keep two vectors of partial sums and add them in a fixed order, which depends on the row's length
-// alone.
+// Vector functions that the Highway files share. This file is compiled once per instruction set (included
+// after hwy/highway.h, never by a header). Every element is computed by one formula, whatever its position:
+// the last elements of a row are padded to a whole vector instead of being computed differently. Sums over a
+// row keep two vectors of partial sums and add them in a fixed order, which depends on the row's length alone.
 #if defined(SPILLWAY_VECTOR_MATH_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPILLWAY_VECTOR_MATH_INL_H
 #undef SPILLWAY_VECTOR_MATH_INL_H
@@ -19,7 +19,7 @@ namespace spillway::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Like Highway's Exp, but also correct for NaN and outside the range that Highway documents.
+/// Computes exp(x) as Highway's Exp does, but correctly also for NaN and outside the range that Highway documents.
 template <class D, class V>
 HWY_INLINE V exp(D d, V x) {
   const V top = hn::Set(d, sizeof(hn::TFromD<D>) == 4 ? 104 : 710);
@@ -59,7 +59,7 @@ HWY_ATTR void map(const S* x, const S* y, S* z, i64 n, F f) {
   if (i < n) store_rest(d, f(d, load_rest(d, x + i, n - i, T(0)), load_rest(d, y + i, n - i, T(0))), z + i, n - i);
 }
 
-/// Returns the sum of a vector's lanes. They are added pairwise: lane i and lane i + half, until one is left.
+/// Returns the sum of a vector's lanes. The lanes are added pairwise: lane i and lane i + half, until one is left.
 template <class T, class V>
 HWY_INLINE T fold_sum(V v) {
   const hn::ScalableTag<T> d;
@@ -71,7 +71,7 @@ HWY_INLINE T fold_sum(V v) {
   return lanes[0];
 }
 
-/// Terms for sum_row(): x itself, and (x - mean)^2.
+/// Itself and the struct after it give terms for sum_row(): x itself, and (x - mean)^2.
 template <class T>
 struct Itself {
   template <class D, class V>
@@ -109,8 +109,8 @@ HWY_INLINE Wide<S> sum_row(const S* x, i64 n, Wide<S> pad, F f) {
   return fold_sum<T>(hn::Add(even, odd));
 }
 
-/// Returns the largest element. A NaN may be ignored. That is harmless where the sum of exponentials is computed next, because this sum
-/// becomes NaN.
+/// Returns the largest element of x. A NaN may be ignored. That is
+/// harmless before a sum of exponentials, because that sum becomes NaN.
 template <class S>
 HWY_ATTR Wide<S> max_row(const S* x, i64 n) {
   const hn::ScalableTag<Wide<S>> d;

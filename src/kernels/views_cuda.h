@@ -1,6 +1,6 @@
 // Element-wise kernels on a GPU over views of any strides. Axes are sorted by the first view's order in memory, and adjacent axes are
 // merged where all views allow it, so contiguous memory becomes one long axis. Along the innermost axis a thread processes 16 bytes at a
-// time, if the alignment allows it and the computation is short. Included only by kernels/*_cuda.cu.
+// time, if the alignment allows it and the computation is short. Included only by kernels/*/*_cuda.cu.
 #pragma once
 #include <utility>
 
@@ -8,14 +8,6 @@
 #include "tensor/tensor.h"
 
 namespace spillway::kernels {
-
-/// Returns the element unchanged.
-struct Same {
-  template <class T>
-  __device__ T operator()(T x) const {
-    return x;
-  }
-};
 
 template <int kViews>
 struct Axes {
@@ -99,8 +91,8 @@ __global__ void map_views(Index packs, Axes<1 + sizeof...(From)> axes, F f, To* 
   }
 }
 
-/// Returns whether view v can be accessed in packs of kCount along the innermost axis: its packs are aligned, or (if it is not `to`) it is
-/// broadcast along that axis.
+/// Returns whether view v can be accessed in packs of kCount along the innermost axis. Its
+/// packs must be aligned; a view other than `to` may also be broadcast along that axis.
 template <int kCount, int kViews, class T>
 bool has_packs(const Axes<kViews>& axes, int v, const T* first) {
   const int last = axes.rank - 1;
@@ -128,8 +120,8 @@ struct OneAtATime {};
 template <class F>
 constexpr bool kOneAtATime = std::is_base_of_v<OneAtATime<true>, F>;
 
-/// Computes to = f(from...) in Wide types, rounded once. No two elements of `to` may share memory. `to` may be one of the views in `from`,
-/// if that has the same axes.
+/// Computes to = f(from...) in Wide types, rounded once. No two elements of `to` may share
+/// memory. `to` may be one of the views in `from`, if that view has the axes of `to`.
 template <class F, class To, class... From>
 void map_views_on_gpu(const char* name, Axes<1 + sizeof...(From)> axes, F f, To* to, const From*... from) {
   constexpr int kCount = kOneAtATime<F> ? 1 : static_cast<int>(16 / std::max({sizeof(To), sizeof(From)...}));

@@ -30,9 +30,9 @@ bool is_gemma(Family family) { return family == Family::gemma2 || family == Fami
 bool is_qwen(Family family) { return family == Family::qwen2 || family == Family::qwen3; }
 bool has_experts(Family family) { return family == Family::qwen3_moe || family == Family::mixtral; }
 
-// Holds what transformers' configuration class of one family assumes for keys that config.json lacks.
+// The defaults of one family: what transformers' configuration class assumes for keys that config.json lacks.
 struct Defaults {
-  std::optional<i64> kv_heads, head_dim;  // if unset: kv_heads = heads, head_dim = width / heads
+  std::optional<i64> kv_heads, head_dim;  // if they are not set, kv_heads = heads and head_dim = width / heads
   double norm_eps = 1e-6, theta = 10000, query_scalar = 0, attention_softcap = 0, logit_softcap = 0;
   bool tied = false;
   std::optional<i64> window, begin_token, end_token, pad_token;
@@ -75,7 +75,7 @@ Defaults defaults_of(Family family) {
   return d;
 }
 
-// Returns the keys of optional features that are supported for this family, so that refuse_features() lets them pass.
+// Returns the keys of optional features that this program supports for the family, so that refuse_features() accepts them.
 std::vector<std::string_view> known_features(Family family) {
   if (has_experts(family)) {
     std::vector<std::string_view> keys(expert_features().begin(), expert_features().end());
@@ -90,7 +90,7 @@ std::vector<std::string_view> known_features(Family family) {
   return {};
 }
 
-// Returns the attention window; 0 if there is none.
+// Returns the attention window in positions, or 0 if there is none.
 i64 window_of(const ConfigObject& object, Family family, const Defaults& d) {
   if ((is_qwen(family) || family == Family::qwen3_moe) && !object.flag("use_sliding_window", false)) return 0;
   if (!object.object().contains("sliding_window")) return d.window.value_or(0);
@@ -127,8 +127,8 @@ void read_windows(const ConfigObject& object, ModelConfig& config, const Default
   config.windowed = std::move(windowed);
 }
 
-// Returns the padding row of the token embedding, read as nn.Embedding reads its padding_idx: a negative index counts from the end. With an
-// index outside the table transformers fails; here it means that there is no padding row.
+// Returns the padding row of the token embedding, read as nn.Embedding reads its padding_idx: a negative index counts from the end.
+// With an index outside the table transformers fails; this function then returns nothing, which means that there is no padding row.
 std::optional<i64> padding_row_of(const ConfigObject& object, const ModelConfig& config) {
   const bool from_end = !config.pad_token && object.has("pad_token_id");
   const std::optional<i64> row = from_end ? config.vocabulary + object.whole("pad_token_id", -1, kMaxToken) : config.pad_token;
@@ -144,7 +144,8 @@ void require_activation(const ConfigObject& object, Family family) {
                              : "silu (no other activation of the gated MLP is supported for this model_type)");
 }
 
-// Refuses Phi-3's dropout rates of the embedding and the residuals, because the decoders here have no dropout in these places.
+// Throws Error(data) for Phi-3's dropout rates of the embedding and the residuals,
+// because the decoders of this program have no dropout in these places.
 void refuse_dropout(const ConfigObject& object) {
   for (const char* key : {"embd_pdrop", "resid_pdrop"}) {
     if (object.share(key, 0) != 0) object.complain(key, "0 (dropout in this place is not supported)");

@@ -19,10 +19,11 @@ const std::vector<i64> kTutorialWidths{6, 16, 120, 84};
 struct ImageFamily {
   Family family;
   const char *type, *architecture;
-  i64 least_side, side, channels, classes;  // the last three are defaults if config.json does not set them
+  i64 least_side, side, channels, classes;  // `side`, `channels` and `classes` are the defaults for keys that config.json does not set
 };
 
-// transformers' own ResNet names its parameters differently from torchvision, so its `model_type` is not accepted.
+// The families of image models. transformers' own ResNet is not among them: it names
+// its parameters differently from torchvision, so its `model_type` is not accepted.
 constexpr ImageFamily kFamilies[] = {{Family::cifar_net, "cifar_net", "CifarNet", kLeastCifarNetSide, 32, 3, 10},
                                      {Family::lenet, "lenet", "LeNet", kLeastLenetSide, 28, 1, 10},
                                      {Family::alexnet, "alexnet", "AlexNet", kLeastAlexnetSide, 224, 3, 1000},
@@ -46,7 +47,7 @@ Shape image_shape(const ConfigObject& object, i64 channels, const ImageFamily& f
   return {channels, pair.whole("height", family.least_side, kMaxSide), pair.whole("width", family.least_side, kMaxSide)};
 }
 
-// Reads a list of `least` to `most` whole numbers from 1 to `largest`.
+// Reads a list under `key`: between `least` and `most` whole numbers from 1 to `largest`.
 std::vector<i64> numbers(const ConfigObject& object, const char* key, size_t least, size_t most, i64 largest) {
   const json* all = object.find(key);
   const std::string many = least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most);

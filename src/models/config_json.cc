@@ -27,7 +27,8 @@ bool ConfigObject::has(const char* key) const { return find(key) != nullptr; }
 
 namespace {
 
-// Arrays and objects are not printed: a hostile file may nest them more deeply than a recursive printer can follow.
+// Describes a value for an error message. Arrays and objects are not printed: a
+// hostile file may nest them more deeply than a recursive printer can follow.
 std::string shown(const json& value) {
   if (value.is_structured()) return fmt::format("an {} of {} entries", value.type_name(), value.size());
   std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
@@ -53,7 +54,7 @@ i64 ConfigObject::whole(const char* key, i64 low, i64 high, std::optional<i64> f
     missing(key, expected);
   }
   if (!value->is_number_integer()) complain(key, expected);
-  // Numbers above 2^63 are stored unsigned, so they are compared with `high` before they are converted to i64.
+  // Numbers above 2^63 are stored unsigned, so these are compared with `high` before the conversion to i64.
   if (value->is_number_unsigned() && value->get<u64>() > static_cast<u64>(high)) complain(key, expected);
   const i64 number = value->get<i64>();
   if (number < low || number > high) complain(key, expected);

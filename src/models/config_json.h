@@ -1,5 +1,5 @@
-// Reads one JSON object of an untrusted configuration, key by key. Every error names the file, the key, what was expected and what was
-// found. Used by config*.cc and lora_config.cc.
+// Reads one JSON object of an untrusted configuration, key by key. Every error names the file, the
+// key, what was expected and what was found. Only config* and lora_config.cc use this header.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -10,32 +10,33 @@
 
 namespace spillway::models {
 
-/// Parses `text`, the content of `file`, which must be a JSON object. Throws Error(data), whose message begins with `what` in brackets, if
-/// it is not JSON (with line and column) or not an object.
+/// Parses `text`, the content of `file`, which must be a JSON object. If it is not JSON (reported with
+/// line and column) or not an object, throws an Error(data) whose message begins with `what` in brackets.
 nlohmann::json parse_object(std::string_view text, const std::string& file, const char* what);
 
 class ConfigObject {
  public:
-  /// `object` must outlive this reader. `prefix` is put before key names in messages, for example "rope_scaling.".
+  /// Creates a reader of `object`, which must outlive the reader. `prefix`
+  /// is put before key names in error messages, for example "rope_scaling.".
   ConfigObject(const nlohmann::json& object, std::string file, std::string prefix = "")
       : object_(object), file_(std::move(file)), prefix_(std::move(prefix)) {}
 
   /// Returns whether the key is present. A null value counts as absent, as in transformers.
   bool has(const char* key) const;
-  const nlohmann::json* find(const char* key) const;  // null when absent
+  const nlohmann::json* find(const char* key) const;  // returns null when the key is absent
   const nlohmann::json& object() const { return object_; }
   const std::string& file() const { return file_; }
 
   /// Returns a whole number in [low, high]. A missing key without a fallback is an error.
   i64 whole(const char* key, i64 low, i64 high, std::optional<i64> fallback = {}) const;
-  /// Returns a finite number with low <= x <= high, or low < x if `above` is set.
+  /// Returns a finite number x with low <= x <= high. If `above` is set, x must be above low.
   double real(const char* key, double low, double high, std::optional<double> fallback = {}, bool above = false) const;
   /// Returns a fraction in [0, 1).
   double share(const char* key, double fallback) const;
   bool flag(const char* key, bool fallback) const;
   std::string text(const char* key, std::optional<std::string> fallback = {}) const;
 
-  /// Throws Error(data) that names `key`, what was expected and what the object holds.
+  /// Throws an Error(data) that names `key`, what was expected and what the object holds.
   [[noreturn]] void complain(const std::string& key, const std::string& expected) const;
 
  private:

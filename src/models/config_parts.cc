@@ -9,8 +9,8 @@ namespace {
 
 using nlohmann::json;
 
-// A key of config.json that is harmless if it is absent, null or equal to `harmless`. Any other value asks for a feature that is not
-// implemented.
+// A key of config.json that may be ignored if it is absent, null or equal to
+// `harmless`. Any other value asks for a feature that is not implemented.
 struct Feature {
   const char* key;
   json harmless;

@@ -64,7 +64,7 @@ RopeScaling yarn_scaling(const ConfigObject& object, i64 positions) {
   return scaling;
 }
 
-// Returns the keys that are allowed for this rope_type, besides those that every rope_type allows.
+// Returns the keys that are allowed for this rope_type only, besides those that are allowed for every rope_type.
 std::vector<std::string_view> keys_of(std::string_view type) {
   if (type == "llama3") return {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"};
   if (type == "linear") return {"factor"};
@@ -94,7 +94,7 @@ Rope parse_object(const json& value, const ConfigObject& parent, const std::stri
   return rope;
 }
 
-// Returns whether the value holds separate settings for layers with full_attention and with sliding_attention.
+// Returns whether `value` holds separate settings for layers with full_attention and for those with sliding_attention.
 bool is_by_layer(const json& value) {
   return value.is_object() && (value.contains("full_attention") || value.contains("sliding_attention"));
 }

@@ -11,7 +11,7 @@ using nlohmann::json;
 
 json or_null(const std::optional<i64>& token) { return token ? json(*token) : json(nullptr); }
 
-// If there is a padding row but no pad token, the row came from a negative pad_token_id.
+// Returns the value of pad_token_id. If there is a padding row but no pad token, the row came from a negative pad_token_id.
 json pad_token(const ModelConfig& c) { return c.padding_row && !c.pad_token ? json(*c.padding_row - c.vocabulary) : or_null(c.pad_token); }
 
 json end_tokens(const std::vector<i64>& tokens) {
@@ -63,7 +63,7 @@ json gpt2_json(const ModelConfig& c) {
           {"scale_attn_by_inverse_layer_idx", c.scale_attention_by_layer}};
 }
 
-// Returns a JSON integer if x is whole, because transformers 5 refuses 256.0 where it expects a whole number.
+// Returns a JSON integer if x is whole, because transformers 5 rejects 256.0 where it expects a whole number.
 json whole_if_it_is(double x) { return x == std::floor(x) ? json(static_cast<i64>(x)) : json(x); }
 
 json rope_scaling_json(const RopeScaling& s) {
@@ -126,8 +126,8 @@ void add_rope(const ModelConfig& c, json& root) {
   root["rope_parameters"] = std::move(parameters);
 }
 
-// Writes which layers have an attention window: as a list by layer for transformers 5, and as a rule for transformers 4 if its rule can
-// express the list.
+// Writes which layers have an attention window: as a list by layer for transformers 5,
+// and as a rule for transformers 4 if one of transformers 4's rules can express the list.
 void add_windows(const ModelConfig& c, json& root) {
   const bool gemma = c.family == Family::gemma2 || c.family == Family::gemma3,
              qwen = c.family == Family::qwen2 || c.family == Family::qwen3;

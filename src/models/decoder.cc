@@ -4,7 +4,7 @@
 
 #include "models/decoder_layers.h"
 #include "models/head.h"
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 
 // Shape letters: B = rows, T = positions, C = width.
 namespace spillway::models {
@@ -45,7 +45,7 @@ class DecoderEmbedding final : public nn::Module {
   double scale_;
 };
 
-// A block that computes x + attention(norm(x)) and then, in the same way, adds the MLP or the experts.
+// A block that computes h = x + attention(norm(x)) and then h + mlp(norm(h)), where mlp may be a mixture of experts.
 template <class Mlp>
 class DecoderBlock final : public nn::Module {
  public:
@@ -70,7 +70,7 @@ class DecoderBlock final : public nn::Module {
   Mlp mlp_;
 };
 
-// A block that computes x + norm(attention(x)), with or without another norm before attention, and then does the same with the MLP.
+// A block that computes h = x + norm(attention(x)) and then h + norm(mlp(h)). Attention and MLP may have another norm before them.
 class NormAfterBlock final : public nn::Module {
  public:
   NormAfterBlock(const ModelConfig& c, const std::string& name, i64 layer, DType dtype)

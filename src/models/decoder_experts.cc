@@ -1,8 +1,8 @@
 #include "models/decoder_layers.h"
-#include "ops/elementwise.h"
-#include "ops/experts.h"
-#include "ops/glu.h"
-#include "ops/shape.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/elementwise/glu.h"
+#include "ops/experts/experts.h"
+#include "ops/layout/shape.h"
 
 // Shape letters: B = rows, T = positions, N = B T tokens, C = width, E = experts, K = experts per token, M = N K rows, F = expert width.
 namespace spillway::models {
@@ -25,7 +25,7 @@ nn::Linear product(const ModelConfig& c, const std::string& name, i64 in, i64 ou
   return {name, in, out, dtype, options};
 }
 
-// Adds the weight of an expert's layer to `parameters` and records how often the weight is expected to be used per token.
+// Adds the weight of an expert's layer to `parameters` and records how often a token is expected to use the weight.
 void list_expert(const nn::Linear& layer, double share, nn::ParameterList& parameters) {
   layer.list(parameters);
   parameters.back().parameter->positions = share;

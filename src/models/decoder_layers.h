@@ -1,5 +1,5 @@
-// The parts of a decoder's transformer block: attention, MLP or experts, and the ways in which a family differs from Llama. Used by
-// decoder.cc.
+// The parts of a decoder's transformer block: attention, MLP or experts, and the
+// ways in which a family differs from Llama. decoder*.cc and onnx/language.cc use this header.
 #pragma once
 #include <optional>
 
@@ -9,15 +9,15 @@
 
 namespace spillway::models {
 
-/// The ways in which a family differs from Llama.
+/// The ways in which a family of decoders differs from Llama.
 struct DecoderStyle {
-  enum class QkNorm { none, head, whole };  // norm of queries and keys: of each head, or before the split into heads
+  enum class QkNorm { none, head, whole };  // the norm of queries and keys: of each head, or of the whole before the split into heads
   QkNorm qk_norm = QkNorm::none;
-  bool norm_before = true, norm_after = false;  // norm of the input of attention and MLP, and of their output (without the residual)
-  bool output_bias = false;                     // bias of attention's output projection, if the other projections have one
-  bool fused = false;                           // one projection for queries, keys and values, and one for gate and up
+  bool norm_before = true, norm_after = false;  // whether attention and MLP have norms of their input, of their output (no residual)
+  bool output_bias = false;                     // whether attention's output projection has a bias if the other projections have one
+  bool fused = false;                           // whether one projection gives queries, keys and values, and one gives gate and up
   bool gelu_gate = false, scaled_embedding = false;
-  double gain_offset = 0;  // added to the weights of the norms
+  double gain_offset = 0;  // the number that is added to the weights of the norms
 };
 DecoderStyle style_of(const ModelConfig& config);
 
@@ -25,7 +25,7 @@ DecoderStyle style_of(const ModelConfig& config);
 class DecoderAttention {
  public:
   DecoderAttention(const ModelConfig& config, const std::string& name, i64 layer, DType dtype);
-  /// Returns the attention of x, added to the residual if that has a value.
+  /// Returns the attention of x. The residual is added if it has a value.
   nn::Variable operator()(const nn::Variable& residual_BTC, const nn::Variable& x_BTC, const nn::Context& context) const;
   void list(nn::ParameterList& parameters) const;
 
@@ -40,7 +40,7 @@ class DecoderAttention {
   double scale_, softcap_;
   Rotary rotary_;
   DecoderStyle style_;
-  std::optional<nn::Linear> qkv_, q_, k_, v_;  // either qkv_ alone, or q_, k_ and v_
+  std::optional<nn::Linear> qkv_, q_, k_, v_;  // either qkv_ alone is set, or q_, k_ and v_ are
   nn::Linear o_;
   std::optional<nn::RmsNorm> q_norm_, k_norm_;
   nn::Dropout dropout_;
@@ -56,12 +56,12 @@ class DecoderMlp {
 
  private:
   bool gelu_gate_;
-  std::optional<nn::Linear> gate_up_, gate_, up_;  // either gate_up_ alone, or gate_ and up_
+  std::optional<nn::Linear> gate_up_, gate_, up_;  // either gate_up_ alone is set, or gate_ and up_ are
   nn::Linear down_;
 };
 
-/// A mixture of experts: for each token the sum of the chosen experts' MLPs, weighted by the router. Mixtral's parameter names differ from
-/// the other families'.
+/// A mixture of experts, whose result for a token is the sum of the chosen experts' MLPs,
+/// weighted by the router. Mixtral's parameter names differ from those of the other families.
 class DecoderExperts {
  public:
   DecoderExperts(const ModelConfig& config, const std::string& name, DType dtype);

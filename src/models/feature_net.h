@@ -12,24 +12,24 @@
 
 namespace spillway::models {
 
-/// The smallest image sides, in pixels, for which at least one pixel is left after all poolings.
+/// The smallest image sides, in pixels, for which all poolings leave at least one pixel.
 constexpr i64 kLeastAlexnetSide = 63, kLeastVgg11Side = 32;
 
-/// The differences between the two networks. Module numbers are those of torchvision's Sequentials, which also count activations, poolings
-/// and dropouts.
+/// The differences between AlexNet and VGG. Module numbers are those of
+/// torchvision's Sequentials, which also count activations, poolings and dropouts.
 struct FeatureForm {
   struct Convolution {
     ConvShape shape;
     bool pooled = false;
   };
-  std::vector<Convolution> convolutions;  // "features.N"; N grows by 2, or by 3 after a pooled one
-  i64 pool_kernel, extent;                // kernel of the max poolings, whose stride is 2; side in pixels of the classifier's input
-  bool drops_first;                       // dropout comes before each hidden linear layer, otherwise after it
-  std::array<int, 3> linear_numbers;      // N of the linear layers' names "classifier.N"
+  std::vector<Convolution> convolutions;  // the layers "features.N"; N grows by 2, or by 3 after a pooled convolution
+  i64 pool_kernel, extent;                // the kernel of the max poolings, whose stride is 2; the side in pixels of the classifier's input
+  bool drops_first;                       // whether dropout comes before each hidden linear layer; otherwise it comes after it
+  std::array<int, 3> linear_numbers;      // the numbers N of the linear layers' names "classifier.N"
 };
 FeatureForm feature_form(Family family);
 
-/// Builds a model of one of the two families.
+/// Builds a model of the family alexnet or vgg11.
 nn::Sequential build_feature_net(const ModelConfig& config, DType dtype);
 
 }  // namespace spillway::models

@@ -5,8 +5,8 @@
 #include "models/head.h"
 #include "models/lora.h"
 #include "nn/key_value_cache.h"
-#include "ops/attention.h"
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/sequence/attention.h"
 
 // Shape letters: B = rows, T = positions, C = width.
 namespace spillway::models {
@@ -15,8 +15,8 @@ namespace {
 using nn::Context;
 using nn::Variable;
 
-// Returns a Conv1D layer with weights [in, out]. Projections whose output is added to the residual stream start with smaller weights,
-// scaled by 1/sqrt(number of such additions).
+// Returns a Conv1D layer with weights [in, out]. If the layer's output is added to the residual
+// stream, its initial weights are smaller, scaled by 1/sqrt(number of such additions).
 nn::Linear projection(const ModelConfig& c, const std::string& name, i64 in, i64 out, DType dtype, bool onto_residual = false) {
   const double std = onto_residual ? c.initializer_range / std::sqrt(2.0 * static_cast<double>(c.layers)) : c.initializer_range;
   return {name, in, out, dtype, {true, ops::WeightLayout::in_out, std, false, lora_of(c, name), c.base_weights}};
@@ -58,7 +58,7 @@ class Gpt2Attention {
     if (c.scale_attention_by_layer) scale_ /= static_cast<double>(layer + 1);
   }
 
-  // Returns the residual plus the attention of x.
+  // Returns the sum of the residual and the attention of x.
   Variable operator()(const Variable& residual_BTC, const Variable& x_BTC, const Context& context) const {
     ops::AttentionOptions options;
     options.scale = scale_;

@@ -1,5 +1,5 @@
-// GPT-2 (Radford et al. 2019), equivalent to Hugging Face's GPT2LMHeadModel: learned positions, pre-norm, projections stored [in, out].
-// Used by model.cc.
+// GPT-2 (Radford et al. 2019), equivalent to Hugging Face's GPT2LMHeadModel: learned
+// positions, pre-norm, projections stored [in, out]. Only model.cc uses this header.
 #pragma once
 #include "models/config.h"
 #include "nn/module.h"

@@ -1,6 +1,6 @@
-// The last block of every language model here: final norm, projection onto the vocabulary, loss. The projection's weight [V, C] is either a
-// parameter of its own, which the head is the first to use (use 0), or the token embedding, which the head uses a second time (use 1).
-// Shape letters: B = rows, T = positions, C = width, V = vocabulary.
+// The last block of every language model of this program: final norm, projection onto the vocabulary, loss. The
+// projection's weight [V, C] is either a parameter of its own, which the head is the first to use (use 0), or the token
+// embedding, which the head uses a second time (use 1). Shape letters: B = rows, T = positions, C = width, V = vocabulary.
 #pragma once
 #include <limits>
 #include <optional>
@@ -8,9 +8,9 @@
 #include "base/error.h"
 #include "models/router_loss.h"
 #include "nn/layers.h"
-#include "ops/linear.h"
-#include "ops/loss.h"
-#include "ops/shape.h"
+#include "ops/layout/shape.h"
+#include "ops/losses/loss.h"
+#include "ops/products/linear.h"
 
 namespace spillway::models {
 
@@ -44,8 +44,8 @@ class LanguageModelHead final : public nn::Module {
   }
 
  private:
-  // Returns the activations [B, C] of the position context.logits_position. They are selected before the norm, which gives the same result
-  // because it treats each position separately.
+  // Returns the activations [B, C] of the position context.logits_position. The position is selected before
+  // the norm. The result is that of selecting it afterwards, because the norm treats each position separately.
   static nn::Variable last(const nn::Variable& x_BTC, const nn::Context& context) {
     const i64 t = context.logits_position;
     require(t >= 0 && t < x_BTC.shape()[1], "[head] expected logits_position to lie inside the sequence");
@@ -55,11 +55,11 @@ class LanguageModelHead final : public nn::Module {
   Norm norm_;
   nn::ParameterUse weight_;
   ops::LogitsMemory memory_;
-  double softcap_;  // 0: no soft cap
+  double softcap_;  // the soft cap of the logits; 0 if there is none
   std::optional<RouterLoss> router_loss_;
 };
 
-/// Returns the head's weight: the tied embedding, as its second use, or a new parameter.
+/// Returns the head's weight: with a tied head the second use of the token embedding, otherwise a new parameter.
 inline nn::ParameterUse head_weight(bool tied, const nn::Embedding& tokens, double std) {
   const nn::Parameter& table = *tokens.weight();
   if (tied) return {tokens.weight(), 1};

@@ -5,7 +5,7 @@
 
 #include "kernels/accumulate.h"
 #include "nn/image_layers.h"
-#include "ops/loss.h"
+#include "ops/losses/loss.h"
 
 namespace spillway::models {
 
@@ -37,8 +37,8 @@ inline nn::Conv2d convolution(const std::string& name, const ConvShape& shape, i
   return {name, inputs, shape.outputs, shape.kernel, dtype, options};
 }
 
-/// Returns the sum of the images' losses. The backward pass computes the gradient of loss_factor times this sum. In Mode::generate it
-/// returns the logits [N, K] instead, as f32 if the model's type is bf16 or f16.
+/// Returns the sum of the images' losses. The backward pass computes the gradient of loss_factor times this
+/// sum. In Mode::generate the result is the logits [N, K] instead, as f32 if the model's type is bf16 or f16.
 inline nn::Variable image_loss(const nn::Variable& logits_NK, const nn::Context& context) {
   if (context.mode != nn::Mode::generate) return ops::cross_entropy_sum(logits_NK, context.batch->targets_BT, context.loss_factor);
   if (!is_half(logits_NK.dtype())) return logits_NK;

@@ -7,7 +7,7 @@
 #include <array>
 
 #include "base/error.h"
-#include "data/file.h"
+#include "data/files/file.h"
 #include "data/weights/llm_c_file.h"
 #include "data/weights/torch_file.h"
 #include "models/presets.h"
@@ -15,8 +15,8 @@
 namespace spillway::models {
 namespace {
 
-// The torchvision models that exist here under the same names, with the names of the tensors whose shapes give the numbers of channels
-// (`first`) and classes (`last`).
+// The models of torchvision that this program has under the same names, with the names of
+// the tensors whose shapes give the numbers of channels (`first`) and classes (`last`).
 struct TorchvisionModel {
   std::string_view name;
   const char *first, *last;
@@ -27,7 +27,7 @@ constexpr std::array<TorchvisionModel, 5> kTorchvision{{{"resnet18", "conv1.weig
                                                         {"alexnet", "features.0.weight", "classifier.6.bias"},
                                                         {"vgg11", "features.0.weight", "classifier.6.bias"}}};
 
-constexpr i64 kMostClasses = i64{1} << 24;  // far above any data set; its product with the last layer's width fits into 64 bits
+constexpr i64 kMostClasses = i64{1} << 24;  // more than any data set has; the product with the last layer's width fits into 64 bits
 
 std::string torchvision_names() {
   std::vector<std::string_view> names;
@@ -81,7 +81,7 @@ ModelConfig torchvision_model(const std::filesystem::path& path, const std::stri
   return config;
 }
 
-// Recognises files that torch.save wrote before PyTorch 1.6: a sequence of pickles, the first of which is a magic number.
+// Returns whether torch.save of PyTorch before 1.6 wrote the file: a sequence of pickles, the first of which is a magic number.
 bool is_old_torch_file(const std::filesystem::path& path) { return data::beginning_of(path, 4) == "\x80\x02\x8a\x0a"; }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "data/folder_checksums.h"
+#include "data/safetensors/folder_checksums.h"
 
 namespace spillway::models {
 namespace {

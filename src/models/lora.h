@@ -26,11 +26,12 @@ bool has_adapters(const nn::Sequential& model);
 /// Returns the parameter's name in PEFT's files.
 std::string peft_name(const nn::Parameter& parameter);
 
-/// Parses an adapter_config.json. Throws Error(data) naming file and key if it is not LoRA or uses a feature that is not implemented.
+/// Parses an adapter_config.json. Throws an Error(data) that names file and
+/// key if the adapter is not LoRA or uses a feature that is not implemented.
 LoraConfig parse_adapter_config(std::string_view json, const std::string& file);
 LoraConfig read_adapter_config(const std::filesystem::path& folder);
-/// The base model named in adapter_config.json and its revision on the Hugging Face hub. read_adapter_base() throws Error(data) if none is
-/// named.
+/// The base model named in adapter_config.json and its revision on the Hugging Face
+/// hub. read_adapter_base() throws Error(data) if the file names no base model.
 struct AdapterBase {
   std::string name, revision;
 };
@@ -41,7 +42,7 @@ std::string adapter_json(const ModelConfig& config, const std::vector<std::strin
 /// Returns the names of the model's modules that have an adapter, in the model's order.
 std::vector<std::string> adapted_modules(const nn::Sequential& model);
 
-/// Combines two sources of weights: one for the adapters, one for all other parameters. Thread-safe after construction.
+/// Combines two sources of weights: one for the adapters, and one for all other parameters. Thread-safe after construction.
 class AdaptedWeights final : public WeightSource {
  public:
   AdaptedWeights(std::unique_ptr<WeightSource> base, std::unique_ptr<WeightSource> adapter)
@@ -66,26 +67,27 @@ class AdaptedWeights final : public WeightSource {
 /// (data::bare_name); empty if there are none. Throws Error(data) if the folder has no readable weights.
 std::string adapter_note(const std::filesystem::path& folder);
 
-/// Reads the adapters of a PEFT folder, and only those. Thread-safe after construction.
+/// Reads the adapters of a PEFT folder, and no other weights. Thread-safe after construction.
 class AdapterFolder final : public WeightSource {
  public:
-  /// Throws Error(data), naming tensors, if the folder's tensors do not match the model's adapters or the model has none.
+  /// Opens the folder. Throws an Error(data) that names tensors if the
+  /// folder's tensors do not match the model's adapters or the model has none.
   AdapterFolder(const nn::Sequential& model, const std::filesystem::path& folder);
   void read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const override;
   void read_as(const nn::Parameter& parameter, i64 begin, DType dtype, std::span<std::byte> out) const override;
   bool is_stored_as(const nn::Parameter& parameter, DType dtype) const override { return stored_dtype(parameter) == dtype; }
-  /// Returns the parameter's element type in the folder.
+  /// Returns the element type that the parameter has in the folder.
   DType stored_dtype(const nn::Parameter& parameter) const { return file_.find(peft_name(parameter))->dtype; }
 
  private:
   data::WeightFolder file_;
 };
 
-/// Weights with the adapters merged into them: w + scale * (B A), where B A is transposed if w is stored [inputs, outputs]. With these
-/// weights a model without adapters computes the same as the model with adapters. Thread-safe.
+/// Weights with the adapters merged into them: w + scale * (B A), where B A is transposed if w is stored [inputs,
+/// outputs]. A model without adapters that has these weights computes what the model with adapters computes. Thread-safe.
 class MergedWeights final : public WeightSource {
  public:
-  /// `adapted` is the model with adapters, built from `config`; `source` provides its weights.
+  /// Merges adapters. `adapted` is the model with adapters, built from `config`; `source` provides its weights.
   MergedWeights(const ModelConfig& config, const nn::Sequential& adapted, std::unique_ptr<WeightSource> source);
   void read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const override;
   void read_as(const nn::Parameter& parameter, i64 begin, DType dtype, std::span<std::byte> out) const override;
@@ -103,8 +105,8 @@ class MergedWeights final : public WeightSource {
   std::shared_ptr<const Matrices> matrices(const Adapter& adapter) const;
 
   std::unique_ptr<WeightSource> source_;
-  std::map<std::string, Adapter> adapters_;  // key: name of the weight to which the adapter is added
-  bool inputs_first_;                        // weights are stored [inputs, outputs]
+  std::map<std::string, Adapter> adapters_;  // the adapters, by the name of the weight to which each is added
+  bool inputs_first_;                        // whether weights are stored [inputs, outputs]
   mutable std::mutex mutex_;
   mutable std::shared_ptr<const Matrices> last_;
 };

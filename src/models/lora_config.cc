@@ -5,7 +5,7 @@
 #include <cctype>
 
 #include "base/error.h"
-#include "data/folder_checksums.h"
+#include "data/safetensors/folder_checksums.h"
 #include "models/config_json.h"
 #include "models/lora.h"
 
@@ -16,8 +16,8 @@ using nlohmann::json;
 
 constexpr i64 kMaxRank = 1 << 16;
 
-// Keys that the search for features that are not implemented skips: those that are read elsewhere, records without effect, options of
-// features that are refused below when enabled, and the initialisation of adapters, whose values come from the file anyway.
+// Keys that the search for features that are not implemented skips. They are keys that other code reads, records without effect,
+// options of features that are refused below when enabled, and the initialisation of adapters, whose values come from the file anyway.
 constexpr std::string_view kSilent[] = {"auto_mapping",
                                         "base_model_name_or_path",
                                         "inference_mode",
@@ -44,16 +44,16 @@ constexpr std::string_view kSilent[] = {"auto_mapping",
                                         "bias",
                                         "alora_invocation_string"};
 
-// Returns true if the value is empty. Any key outside kSilent with another value is a feature that is not implemented.
+// Returns whether the value is empty. Any other value of a key outside kSilent asks for a feature that is not implemented.
 bool is_nothing(const json& value) {
   return value.is_null() || value == false || ((value.is_object() || value.is_array()) && value.empty());
 }
 
 constexpr const char* kMergeInPython = "merge both with PEFT's merge_and_unload() and save_pretrained(), then use the result as --model";
 
-// Checks how the adapters were initialised. PEFT repeats the initialisation when it loads them. Some methods then change the base's weights
-// (pissa, olora, loftq), need data that only the training program had (corda, lora_ga), or keep half of the adapter frozen (mica); these
-// are refused. With the other methods all values are in the file.
+// Checks how the adapters were initialised. PEFT repeats the initialisation when it loads adapters. Some methods then
+// change the base's weights (pissa, olora, loftq), need data that only the training program had (corda, lora_ga), or
+// keep half of the adapter frozen (mica); these methods are refused. With the other methods all values are in the file.
 void check_beginning(const ConfigObject& object) {
   const json* value = object.find("init_lora_weights");
   if (value == nullptr || value->is_boolean()) return;

@@ -9,8 +9,8 @@
 
 namespace spillway::models {
 
-/// `dtype` (f32, f64, bf16 or f16) is the type of parameters, activations and their gradients. With bf16 and f16, parameter gradients and
-/// logits are f32.
+/// Builds the model that `config` describes. `dtype` (f32, f64, bf16 or f16) is the type of parameters,
+/// activations and their gradients. With bf16 and f16, parameter gradients and logits are f32.
 nn::Sequential build(const ModelConfig& config, DType dtype);
 
 }  // namespace spillway::models

@@ -28,7 +28,7 @@ const std::vector<std::string_view>& built() {
   return names;
 }
 
-// GPT-2 (Radford et al. 2019). The published vocabulary ends with <|endoftext|>, which serves as begin and end token.
+// Returns a size of GPT-2 (Radford et al. 2019). The published vocabulary ends with <|endoftext|>, which serves as begin and end token.
 ModelConfig gpt2(i64 layers, i64 width, i64 heads, i64 positions = 1024, i64 vocabulary = 50257) {
   ModelConfig c;
   c.family = Family::gpt2;
@@ -65,7 +65,7 @@ ModelConfig llama_tiny() {
   return c;
 }
 
-// Llama 3, after Grattafiori et al. 2024 (arXiv:2407.21783) and the model cards of Llama 3.1 and 3.2.
+// Returns a size of Llama 3, after Grattafiori et al. 2024 (arXiv:2407.21783) and the model cards of Llama 3.1 and 3.2.
 ModelConfig llama3(i64 layers, i64 width, i64 heads, i64 mlp_width, double rope_factor) {
   ModelConfig c = llama(layers, width, heads, 8, mlp_width);
   c.positions = 131072;
@@ -105,7 +105,7 @@ ModelConfig resnet(const ResNetConfig& shape, i64 classes = 1000, i64 side = 224
   return c;
 }
 
-// Returns a preset for images. The data set later decides its number of classes and image extent.
+// Returns a preset for images. The number of classes and the image extent are later set from the data set.
 std::optional<ModelConfig> image_preset(std::string_view name) {
   if (name == "cifar-net") return small_net(Family::cifar_net, {3, 32, 32}, {6, 16, 120, 84});
   if (name == "lenet") return small_net(Family::lenet, {1, 28, 28}, {6, 16, 120, 84});

@@ -9,8 +9,8 @@ namespace spillway::models {
 
 /// Returns whether preset() knows the name.
 bool is_preset(std::string_view name);
-/// Returns the configuration of that name. Image models have the shape and classes of their original data set until the caller sets others.
-/// Throws Error(usage) on an unknown name; the message lists the known ones and suggests the nearest.
+/// Returns the configuration of that name. Image models have the shape and classes of their original data set until the
+/// caller sets others. On an unknown name, throws an Error(usage) that lists the known ones and suggests the nearest.
 ModelConfig preset(std::string_view name);
 /// Returns the names that preset() knows.
 std::span<const std::string_view> preset_names();

@@ -6,7 +6,7 @@
 namespace spillway::models {
 namespace {
 
-// One size of a family, as in its published config.json.
+// One size of a family of decoders, as in its published config.json.
 struct Size {
   std::string_view name;
   Family family;

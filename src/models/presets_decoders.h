@@ -1,4 +1,4 @@
-// Presets of published decoders other than Llama. Used by presets.cc only.
+// Presets of published decoders other than Llama. Only presets.cc uses this header.
 #pragma once
 #include <optional>
 #include <span>

@@ -4,7 +4,7 @@
 
 #include "models/image_parts.h"
 #include "nn/image_layers.h"
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 
 namespace spillway::models {
 namespace {
@@ -12,13 +12,13 @@ namespace {
 using nn::Context;
 using nn::Variable;
 
-constexpr i64 kWidening = 4;  // factor by which a bottleneck's last convolution is wider than its others
+constexpr i64 kWidening = 4;  // the factor by which a bottleneck's last convolution is wider than its others
 
 nn::Conv2d convolution_of(const std::string& name, const ConvShape& shape, i64 inputs, Extent& image, DType dtype) {
   return convolution(name, shape, inputs, image, dtype, {.bias = false, .std = std_by_outputs(shape)});
 }
 
-// A convolution and its norm, with torchvision's names. The constructor updates `image` to the extent of their output.
+// A convolution and its norm, with torchvision's names. The constructor updates `image` to the extent of the norm's output.
 class ConvNorm {
  public:
   ConvNorm(const std::string& conv, const std::string& norm, i64 inputs, i64 outputs, i64 kernel, i64 stride, Extent& image, DType dtype)
@@ -83,7 +83,7 @@ class ResidualBlock final : public nn::Module {
   }
 
  private:
-  std::vector<ConvNorm> inner_, shortcut_;  // shortcut_ has one element if the block changes the shape, else none
+  std::vector<ConvNorm> inner_, shortcut_;  // shortcut_ has one element if the block changes the shape, and none otherwise
 };
 
 class Head final : public nn::Module {

@@ -15,13 +15,13 @@ double llama3_scaled(double frequency, const RopeScaling& s) {
   return (1 - keep) * frequency / s.factor + keep * frequency;
 }
 
-// The limits of yarn are indices of element pairs: pairs from index `high` on are stretched, those up to index `low` are kept, and those
-// between are blended.
+// The limits of yarn, as indices of element pairs: pairs from index `high` on are
+// stretched, those up to index `low` are kept, and those between are blended.
 struct YarnLimits {
   double low, high;
   YarnLimits(const RopeScaling& s, double theta, i64 elements) {
     const double n = static_cast<double>(elements), positions = static_cast<double>(s.original_positions);
-    // Returns the (fractional) index of the pair that makes `turns` turns within the original positions.
+    // Returns the (fractional) index of the pair of elements that makes `turns` turns within the original positions.
     const auto pair_of = [&](double turns) { return n * std::log(positions / (turns * 2 * std::numbers::pi)) / (2 * std::log(theta)); };
     low = pair_of(s.beta_fast), high = pair_of(s.beta_slow);
     if (s.whole_pairs) low = std::floor(low), high = std::ceil(high);

@@ -7,10 +7,10 @@
 namespace spillway::models {
 
 struct Rotary {
-  std::vector<double> frequencies;  // radians per position, one for each pair of elements
-  double scaling = 1;               // the rotated elements are multiplied by it
+  std::vector<double> frequencies;  // the angle in radians per position, for each pair of elements
+  double scaling = 1;               // the factor by which the rotated elements are multiplied
 };
-/// Returns the frequencies with the configuration's scaling. A layer with a window and a base (theta) of its own has no scaling.
+/// Returns the rotation frequencies with the configuration's scaling. A layer with a window and a base (theta) of its own has no scaling.
 Rotary rotary_of(const ModelConfig& config, i64 layer);
 
 }  // namespace spillway::models

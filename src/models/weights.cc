@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/thread_pool.h"
-#include "data/beside.h"
-#include "data/wide.h"
+#include "data/files/beside.h"
+#include "data/safetensors/wide.h"
 #include "device/transfer.h"
 #include "models/lora.h"
 
@@ -18,8 +18,8 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// Returns true for tensors that checkpoints may hold beside the parameters: constants (masks, rotary frequencies) that this program
-// computes itself, and a counter that it does not use.
+// Returns true for tensors that checkpoints may hold beside the parameters: constants (masks, rotary
+// frequencies) that this program computes itself, and batch norm's counter of batches, which it does not use.
 bool is_known_buffer(const std::string& name) {
   for (const char* end : {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq", ".num_batches_tracked"}) {
     if (name.ends_with(end)) return true;
@@ -30,8 +30,8 @@ bool is_known_buffer(const std::string& name) {
 // Returns the base model's name for a parameter: the name without the part up to the first dot.
 std::string bare(const std::string& parameter) { return parameter.substr(parameter.find('.') + 1); }
 
-// Returns true if the parameter belongs to the base model and so has a name without prefix. For others bare() would be wrong:
-// "lm_head.weight" would become "weight".
+// Returns true if the parameter belongs to the base model and so has a name without prefix.
+// For other parameters bare() would be wrong: "lm_head.weight" would become "weight".
 bool has_bare_form(const std::string& parameter) { return parameter.starts_with("transformer.") || parameter.starts_with("model."); }
 
 std::string first_five(const Names& names) {
@@ -47,7 +47,7 @@ bool is_of_no_module(const std::string& tensor) {
   return std::ranges::find(kModules, std::string_view(tensor).substr(0, tensor.find('.'))) == std::end(kModules);
 }
 
-// Returns whether two blocks use the parameter, as with a tied head.
+// Returns whether two blocks use the parameter, for example the embedding and a tied head.
 bool is_tied(const nn::Sequential& model, const nn::Parameter& parameter) { return model.uses(parameter.id) > 1; }
 
 void refuse_if_any(const std::filesystem::path& folder, const char* what, const Names& names, const char* cure) {
@@ -65,7 +65,7 @@ void fill_units(const nn::Parameter& parameter, const WeightSource& source, cons
 }
 
 void fill_one(const nn::Parameter& parameter, const WeightSource& source, const Tensor& into) {
-  constexpr i64 kPiece = 1 << 18;  // number of elements that are read at once
+  constexpr i64 kPiece = 1 << 18;  // the number of elements that are read at once
   if (!parameter.is_plain()) return fill_units(parameter, source, into);
   const i64 all = parameter.elems(), width = size_of(parameter.dtype);
   const auto fill_piece = [&](i64 piece, int) {

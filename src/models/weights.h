@@ -1,6 +1,6 @@
-// Sources of a model's initial weights, read piece by piece: a Hugging Face folder, the initialisers and others. A whole tensor is never
-// held in memory. The trainer reads them range by range as its plan stores them; training without a plan uses fill(). Thread-safe after
-// construction.
+// Sources of a model's initial weights, read piece by piece: a Hugging Face folder, the initialisers
+// and others. A whole tensor is never held in memory. The trainer reads them range by range as its
+// plan stores them; training without a plan calls fill(). Thread-safe after construction.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -15,12 +15,12 @@ namespace spillway::models {
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
-  /// Reads elements [begin, begin + out.size()) of the parameter, widened to fp64. Throws Error(bug) on a range outside it.
+  /// Reads elements [begin, begin + out.size()) of the parameter, widened to fp64. Throws Error(bug) on a range outside the parameter.
   virtual void read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const = 0;
-  /// Reads elements from `begin` on as `dtype`, little-endian, rounded to the nearest, ties to even (to bf16 and f16 after rounding to
-  /// f32). The size of `out` is a whole number of elements. A source that stores that type returns its bytes unchanged.
+  /// Reads elements from `begin` on as `dtype`, little-endian, rounded to the nearest, ties to even (to bf16 and f16 after rounding
+  /// to f32). The size of `out` is a whole number of elements. A source that stores the type `dtype` returns its bytes unchanged.
   virtual void read_as(const nn::Parameter& parameter, i64 begin, DType dtype, std::span<std::byte> out) const;
-  /// Returns whether the source stores the parameter in that type, so that read_as() does not round.
+  /// Returns whether the source stores the parameter in the type that is passed, so that read_as() does not round.
   virtual bool is_stored_as(const nn::Parameter&, DType) const { return false; }
 };
 
@@ -36,31 +36,31 @@ class ScratchWeights final : public WeightSource {
 
 constexpr const char* kHeadName = "lm_head.weight";
 
-/// Returns whether the folder's two tensors are of a floating type and have the same shape and values. Reads both, a few KiB at a time.
+/// Returns whether two tensors of the folder are of a floating type and have equal shapes and values. Reads both, a few KiB at a time.
 bool holds_equal(const data::WeightFolder& tensors, const std::string& one, const std::string& other);
 
 /// Returns a sentence that names the tensors of a language model's folder that belong to none of its modules, such as the value head of a
-/// trainer ("v_head.summary.weight"). transformers ignores them, and so does FolderWeights. The text is empty if there are none.
+/// trainer ("v_head.summary.weight"). transformers ignores such tensors, and so does FolderWeights. The text is empty if there are none.
 std::string left_out_note(const std::filesystem::path& folder, const std::vector<std::string>& tensors);
 
-/// Reads the weights of a folder: safetensors, pytorch_model.bin, or files saved by DeepSpeed. For a model with adapters (lora.h) it reads
-/// all parameters except those of the adapters. Tensor names are those that save_pretrained writes; names of the base model without the
-/// first part ("transformer.", "model.") are accepted too. It ignores GPT-2's mask buffers, Llama's rotary buffers, batch norm's
-/// num_batches_tracked, the tensors that left_out_note() names, and, if the head is tied, an lm_head.weight that equals the embedding. If
-/// the folder has no embedding, a tied head's lm_head.weight is used for it.
+/// Reads the weights of a folder: safetensors, pytorch_model.bin, or files saved by DeepSpeed. For a model with adapters (lora.h),
+/// FolderWeights reads all parameters except those of the adapters. Tensor names are those that save_pretrained writes; names of
+/// the base model without the first part ("transformer.", "model.") are accepted too. Some tensors are ignored: GPT-2's mask
+/// buffers, Llama's rotary buffers, batch norm's num_batches_tracked, the tensors that left_out_note() names, and, if the head is
+/// tied, an lm_head.weight that equals the embedding. If the folder has no embedding, a tied head's lm_head.weight is used for it.
 class FolderWeights final : public WeightSource {
  public:
-  /// Throws Error(data), naming up to five tensors, when a parameter is missing, has another shape or is not floating, when a tensor is
-  /// left over, or when a tied model's folder holds an lm_head.weight that differs from the embedding (read_folder_model() makes such a
-  /// model untied).
+  /// Opens the folder. Throws an Error(data) that names up to five tensors when a parameter is missing, has
+  /// another shape or is not floating, when no parameter matches a tensor, or when a tied model's folder
+  /// holds an lm_head.weight that differs from the embedding (read_folder_model() makes such a model untied).
   FolderWeights(const nn::Sequential& model, const std::filesystem::path& folder);
   void read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const override;
   void read_as(const nn::Parameter& parameter, i64 begin, DType dtype, std::span<std::byte> out) const override;
   bool is_stored_as(const nn::Parameter& parameter, DType dtype) const override { return stored_dtype(parameter) == dtype; }
-  /// Returns the parameter's name as it is stored in the folder, with the prefixes of PyTorch wrappers such as torch.compile
-  /// (data::bare_name).
+  /// Returns the name under which the folder stores the parameter, with the
+  /// prefixes of PyTorch wrappers such as torch.compile (data::bare_name).
   const std::string& stored_name(const nn::Parameter& parameter) const { return tensors_.find(names_.at(parameter.name))->name; }
-  /// Returns the parameter's element type in the folder.
+  /// Returns the element type that the parameter has in the folder.
   DType stored_dtype(const nn::Parameter& parameter) const;
 
  private:
@@ -69,17 +69,18 @@ class FolderWeights final : public WeightSource {
   void check_tied_head(const nn::Sequential& model, const std::filesystem::path& folder) const;
 
   data::WeightFolder tensors_;
-  std::map<std::string, std::string> names_;  // a parameter's name -> its tensor's name in the folder, without wrapper prefixes
+  std::map<std::string, std::string> names_;  // maps a parameter's name to its tensor's name in the folder, without wrapper prefixes
 };
 
 /// The name of a parameter's moving average is the parameter's name followed by this suffix.
 constexpr const char* kAverageSuffix = ".ema";
 
-/// Replaces weights by their moving averages: for each parameter NAME it reads the tensor NAME.ema of a checkpoint's safetensors file, if
-/// there is one. Parameters that were not trained have no average; they are read from `others`.
+/// Replaces weights by their moving averages: for each parameter NAME, the tensor NAME.ema of a checkpoint's safetensors
+/// file is read, if there is one. Parameters that were not trained have no average; they are read from `others`.
 class AveragedWeights final : public WeightSource {
  public:
-  /// Throws Error(usage) if the file has no average at all, Error(data) if an average has another shape than its parameter.
+  /// Opens the file. Throws Error(usage) if the file has no average at all,
+  /// and Error(data) if an average has another shape than its parameter.
   AveragedWeights(const nn::Sequential& model, std::unique_ptr<WeightSource> others, const std::filesystem::path& file);
   void read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const override;
   void read_as(const nn::Parameter& parameter, i64 begin, DType dtype, std::span<std::byte> out) const override;
@@ -89,12 +90,12 @@ class AveragedWeights final : public WeightSource {
   data::SafetensorsReader file_;
 };
 
-/// Writes the source's values into every parameter of the model, rounded to its type as by read_as(). All parameters must be resident
-/// (nn::EagerParameters). For parameters on a GPU the current stream must belong to that GPU, as in save().
+/// Writes the source's values into every parameter of the model, rounded to its type as read_as() does. All parameters must
+/// be resident (nn::EagerParameters). For parameters on a GPU the current stream must belong to that GPU, as in save().
 void fill(const nn::Sequential& model, const WeightSource& source);
 
-/// Writes every parameter unchanged and under its own name into `folder`/model.safetensors, completely or not at all; FolderWeights reads
-/// that file. All parameters must be resident. Throws Error(io), and Error(usage) on quantized parameters.
+/// Writes every parameter unchanged and under its own name into `folder`/model.safetensors, completely or not at all.
+/// FolderWeights can read that file. All parameters must be resident. Throws Error(io), and Error(usage) on quantized parameters.
 void save(const nn::Sequential& model, const std::filesystem::path& folder);
 
 }  // namespace spillway::models

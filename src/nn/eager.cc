@@ -47,7 +47,7 @@ void EagerParameters::adopt(u32 id, const Tensor& memory) {
   memory_[id] = memory;
 }
 
-// Moves all parameters or none: if memory at the destination runs out, everything stays where it was.
+// Moves all parameters or none: if memory at the destination runs out, all parameters stay where they were.
 void EagerParameters::move(const std::function<Tensor(const Tensor&)>& moved) {
   std::vector<Tensor> there;
   for (const auto& parameter : parameters_) there.push_back(moved(parameter->value()));

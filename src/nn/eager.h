@@ -1,6 +1,6 @@
-// Training without a plan, for models that fit in memory: every parameter of a Sequential gets memory, all blocks run on one tape, and the
-// caller runs loss.backward(), reads the gradients and changes the weights. Tests, examples and small programs use it; the trainer of a
-// rank does not.
+// Defines EagerParameters, for training without a plan of models that fit in memory: every parameter of a Sequential gets
+// memory, all blocks run on one tape, and the caller runs loss.backward(), reads the gradients and changes the weights.
+// Tests, examples and small programs use it; the trainer of a rank does not.
 //   EagerParameters weights(model);  models::fill(model, source);
 //   Tape tape(&weights);  context.tape = &tape;
 //   run(model, context).backward();
@@ -28,16 +28,17 @@ class EagerParameters final : public autograd::GradientSink {
   /// added in the order in which the passes ran; then the sums of all uses are added in block order. The gradient is f32 for a bf16
   /// parameter, and undefined if no gradient reached the parameter.
   Tensor gradient(u32 parameter) const;
-  /// Returns the gradient of one use of the parameter alone.
+  /// Returns the gradient of one use of the parameter. (A parameter that several blocks share has one use for each.)
   Tensor gradient(u32 parameter, u8 use) const;
   /// Returns the number of backward passes whose gradients gradient() sums.
   i64 passes(u32 parameter) const;
-  /// Drop all gradients (zero_grad), or those of one parameter. That includes unfinished gradients of a backward pass that threw.
+  /// forget() drops all gradients (PyTorch's zero_grad); forget(parameter) drops those of
+  /// one parameter. Unfinished gradients of a backward pass that threw are dropped too.
   void forget();
   void forget(u32 parameter);
-  /// Sets a hook that each backward pass calls with every gradient that it has finished, before the gradient is added to those of earlier
-  /// passes. For a parameter that several blocks share, it is called once for each block. The hook may write into the gradient. An empty
-  /// hook turns this off.
+  /// Sets a hook that each backward pass calls with every gradient that it has finished, before the gradient
+  /// is added to those of earlier passes. For a parameter that several blocks share, the hook is called once
+  /// for each block. The hook may write into the gradient. An empty hook removes a hook that was set.
   using Hook = std::function<void(const Parameter& parameter, const Tensor& gradient)>;
   void on_gradient(Hook hook) { hook_ = std::move(hook); }
 
@@ -47,14 +48,14 @@ class EagerParameters final : public autograd::GradientSink {
   /// and of the parameter's shape, type and device; otherwise throws Error(usage).
   void adopt(u32 parameter, const Tensor& memory);
 
-  /// Returns all parameters, each at the index that is its id. Frozen ones correspond to PyTorch's buffers or to parameters without
-  /// requires_grad.
+  /// Returns all parameters, each at the index that is its id. Frozen parameters
+  /// correspond to PyTorch's buffers or to parameters without requires_grad.
   const std::vector<std::shared_ptr<Parameter>>& parameters() const { return parameters_; }
   /// Returns the parameter of this name. Throws Error(usage) if there is none.
   const std::shared_ptr<Parameter>& parameter(const std::string& name) const;
 
-  /// Move all values to the GPU of the current stream, or from that GPU to the host. If memory runs out, they throw, and all values stay
-  /// where they were. Gradients are dropped.
+  /// to_current_device() moves all values to the GPU of the current stream, and to_host() from that GPU to the
+  /// host. If memory runs out, the functions throw, and all values stay where they were. Gradients are dropped.
   void to_current_device();
   void to_host();
 
@@ -65,10 +66,10 @@ class EagerParameters final : public autograd::GradientSink {
   using Key = std::pair<u32, u8>;
   void move(const std::function<Tensor(const Tensor&)>& moved);
   const std::vector<std::shared_ptr<Parameter>> parameters_;
-  std::vector<Tensor> memory_;  // by parameter id
+  std::vector<Tensor> memory_;  // the memory of each parameter, by its id
   Hook hook_;
   std::map<Key, Tensor> unfinished_, gradients_;
-  std::map<Key, i64> passes_;  // number of backward passes summed in each entry of gradients_
+  std::map<Key, i64> passes_;  // the number of backward passes summed in each entry of gradients_
 };
 
 /// Runs all blocks in order and returns the sum of the token losses, or the logits with Mode::generate.

@@ -7,9 +7,9 @@
 
 namespace spillway::nn {
 
-/// Receives a block's input (undefined for the first block) and output, and returns the value to pass on: the output or another variable of
-/// its shape and dtype computed from it. It is called at every forward, on the meta device when a run is planned, and again when backward
-/// recomputes forward, so it must give the same result each time.
+/// A function that receives a block's input (undefined for the first block) and output, and returns the value to pass
+/// on: the output or another variable of its shape and dtype computed from it. It is called at every forward, on the
+/// meta device when a run is planned, and again when backward recomputes forward, so all calls must give equal results.
 using ForwardHook = std::function<Variable(const Variable& input, const Variable& output, const Context& context)>;
 
 /// Returns the block with `hook` called after its forward. If several hooks are added, the last one added is called last:

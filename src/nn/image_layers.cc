@@ -1,8 +1,8 @@
 #include "nn/image_layers.h"
 
 #include "base/error.h"
-#include "ops/batch_norm.h"
-#include "ops/shape.h"
+#include "ops/images/batch_norm.h"
+#include "ops/layout/shape.h"
 
 namespace spillway::nn {
 namespace {
@@ -13,8 +13,8 @@ std::shared_ptr<Parameter> statistic(const std::string& name, i64 channels, DTyp
   return parameter;
 }
 
-// Returns the number of input channels of one group. The constructor calls it first, so that it creates no parameters if the numbers of
-// channels do not fit the groups.
+// Returns the number of input channels of one group. The constructor calls inputs_of_group()
+// first, so that it creates no parameters if the numbers of channels do not fit the groups.
 i64 inputs_of_group(i64 inputs, i64 outputs, i64 groups) {
   require(groups >= 1 && inputs % groups == 0 && outputs % groups == 0,
           "[conv2d] expected the numbers of input and output channels to be multiples of the number of groups");

@@ -1,9 +1,9 @@
-// Layers of image models. As in layers.h, each holds its parameters, lists them in the order in which it reads them, and computes through
-// ops/. Names and initial values are PyTorch's. Images are [N, C, H, W].
+// Layers of image models. As in layers.h, each layer holds its parameters, lists them in the order in which
+// it reads them, and computes through ops/. Names and initial values are PyTorch's. Images are [N, C, H, W].
 #pragma once
 #include "nn/layers.h"
-#include "ops/conv.h"
-#include "ops/pool.h"
+#include "ops/images/conv.h"
+#include "ops/images/pool.h"
 
 namespace spillway::nn {
 
@@ -17,8 +17,8 @@ class Conv2d {
     Pair stride = 1, padding = 0, dilation = 1;
     i64 groups = 1;
     bool bias = true;
-    double std = 0;     // above 0: the weight is initialised from a normal distribution with this standard deviation, the bias with zeros
-    i64 positions = 1;  // number of output pixels (Parameter::positions)
+    double std = 0;     // above 0: the standard deviation of a normal distribution from which the weight is drawn; the bias is then 0
+    i64 positions = 1;  // the number of output pixels (Parameter::positions)
   };
   Conv2d(const std::string& name, i64 inputs, i64 outputs, Pair kernel, DType dtype, const Options& options);
   Variable operator()(const Variable& x, const Context& context) const;
@@ -29,9 +29,9 @@ class Conv2d {
   ops::ConvOptions options_;
 };
 
-/// Batch normalization. In Mode::train it normalizes by the statistics of the micro-batch, and the running statistics
-/// (Parameter::statistic) move towards these. In other modes, or if the running statistics are frozen, it normalizes by the running
-/// statistics.
+/// Batch normalization. In Mode::train it normalizes by the statistics of the micro-batch,
+/// and the running statistics (Parameter::statistic) move towards these. In other modes,
+/// or if the running statistics are frozen, it normalizes by the running statistics.
 class BatchNorm2d {
  public:
   static constexpr double kEps = 1e-5;
@@ -59,7 +59,7 @@ struct AdaptiveAvgPool2d {
   Variable operator()(const Variable& x, const Context&) const { return ops::adaptive_avg_pool2d(x, size); }
 };
 
-/// Reshapes [N, C, H, W] to [N, C H W].
+/// Reshapes images [N, C, H, W] to rows [N, C H W].
 Variable flatten(const Variable& x);
 
 }  // namespace spillway::nn

@@ -1,6 +1,6 @@
-// The key/value cache of text generation. It keeps the keys and values of all previous positions of each row, block by block, so that
-// attention need not recompute them. A block's memory is allocated when the block first runs, so a dry run on the meta device tells how
-// many bytes the cache takes. Used by one thread. Shape letters: B rows, T new positions, Hkv key/value heads, D head width.
+// Defines KeyValueCache, the cache of text generation. It keeps the keys and values of all previous positions of each row, block by block,
+// so that attention need not recompute them. A block's memory is allocated when the block first runs, so a dry run on the meta device
+// tells how many bytes the cache takes. Used by one thread. Shape letters: B rows, T new positions, Hkv key/value heads, D head width.
 #pragma once
 #include <map>
 
@@ -17,8 +17,8 @@ class KeyValueCache {
 
   /// The memory in which the cached keys and values are stored.
   enum class Lies : u8 {
-    here,      // in the memory that attention reads
-    elsewhere  // offloaded to host memory; while a block's attention runs, the block's whole cache is copied to current-stream memory
+    here,      // the cache lies in the memory that attention reads
+    elsewhere  // the cache lies in host memory; while a block's attention runs, the block's part is copied to the stream's memory
   };
   /// Creates a cache for `rows` rows of up to `positions` positions in the memory of `stream`, which must outlive the cache.
   KeyValueCache(Stream stream, i64 rows, i64 positions, Lies lies = Lies::here)
@@ -42,8 +42,8 @@ class KeyValueCache {
   std::map<u16, Both> blocks_;  // buffers [B, positions, Hkv, D] of each block
 };
 
-/// If the context has a cache, with_cached() appends k and v to it and returns the keys and values of all positions so far; otherwise it
-/// returns k and v.
+/// with_cached() appends k and v to the context's cache and returns the keys
+/// and values of all positions so far. Without a cache it returns k and v.
 struct KeysAndValues {
   Variable k, v;
 };

@@ -1,9 +1,9 @@
 #include "nn/layers.h"
 
-#include "ops/dropout.h"
-#include "ops/elementwise.h"
-#include "ops/embedding.h"
-#include "ops/norm.h"
+#include "ops/elementwise/dropout.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/rows/norm.h"
+#include "ops/sequence/embedding.h"
 
 namespace spillway::nn {
 namespace {

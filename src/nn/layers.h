@@ -1,9 +1,9 @@
-// Small layers from which blocks are built. Each holds its parameters, lists them in the order in which it reads them, and computes through
-// ops/. They are not Modules themselves. Names are Hugging Face's: `name` is the layer's, and parameters append ".weight" or ".bias".
-// Layers are immutable and thread-safe. Shape letters: V = rows of a table, C = channels, I = inputs, O = outputs.
+// Small layers from which blocks are built. Each layer holds its parameters, lists them in the order in which it reads them, and
+// computes through ops/. Layers are not Modules. Names are Hugging Face's: `name` is the layer's, and parameters append ".weight"
+// or ".bias". Layers are immutable and thread-safe. Shape letters: V = rows of a table, C = channels, I = inputs, O = outputs.
 #pragma once
 #include "nn/module.h"
-#include "ops/linear.h"
+#include "ops/products/linear.h"
 
 namespace spillway::nn {
 
@@ -20,12 +20,12 @@ ParameterList listed(const Layers&... layers) {
 /// A low-rank adapter (LoRA; Hu et al., arXiv:2106.09685). It adds scale * dropped(x) A^T B^T to the output of a linear layer. A[rank, I]
 /// is initialised like a weight of PyTorch's Linear, B[O, rank] with zeros.
 struct Lora {
-  i64 rank = 0;  // 0: no adapter
+  i64 rank = 0;  // the rank of the adapter; 0 means no adapter
   double scale = 1, dropout = 0;
 };
 
-/// Applies dropout (ops/dropout.h) with probability `share` to x[B, ...] in Mode::train; in other modes it returns x itself. The random key
-/// includes `name`, so that each layer has a mask of its own.
+/// Applies dropout (ops/elementwise/dropout.h) with probability `share` to x[B, ...] in Mode::train; in other
+/// modes returns x itself. The random key includes `name`, so that each layer has a mask of its own.
 class Dropout {
  public:
   Dropout(std::string name, double share) : name_(std::move(name)), share_(share) {}
@@ -43,13 +43,13 @@ class Dropout {
 class Linear {
  public:
   struct Options {
-    bool bias = true;  // the bias starts at zero
+    bool bias = true;  // whether there is a bias, which starts at zero
     ops::WeightLayout layout = ops::WeightLayout::out_in;
-    double std = 0.02;     // standard deviation of the initial weights
-    bool uniform = false;  // initialises weight and bias as PyTorch does by default (uniform_by_inputs), not by std
-    Lora lora;             // parameters "<name>.lora_A.weight" and "<name>.lora_B.weight"
-    kernels::WeightFormat format = kernels::WeightFormat::plain;  // storage format of the weight
-    bool to_classes = false;                                      // each output is a class or token, not a feature
+    double std = 0.02;     // the standard deviation of the initial weights
+    bool uniform = false;  // whether weight and bias are initialised as PyTorch does by default (uniform_by_inputs), not by std
+    Lora lora;             // the adapter, with parameters "<name>.lora_A.weight" and "<name>.lora_B.weight"
+    kernels::WeightFormat format = kernels::WeightFormat::plain;  // the storage format of the weight
+    bool to_classes = false;                                      // whether each output is a class or token, not a feature
   };
   Linear(const std::string& name, i64 inputs, i64 outputs, DType dtype, const Options& options);
   Variable operator()(const Variable& x, const Context& context, const Variable& residual = {}) const;
@@ -60,14 +60,14 @@ class Linear {
   bool is_plain() const { return weight_->is_plain(); }
 
  private:
-  std::shared_ptr<Parameter> weight_, bias_, a_, b_;  // null where there is none
+  std::shared_ptr<Parameter> weight_, bias_, a_, b_;  // a parameter that the layer does not have is null
   ops::WeightLayout layout_;
   double lora_scale_;
   Dropout lora_dropout_;
 };
 
-/// Looks up rows of weight[V, C] by id. If a head shares the weight, the head's use of the parameter has number 1. `padding_row` (-1: none)
-/// gets no gradient from this layer, like padding_idx of PyTorch's nn.Embedding.
+/// An embedding, which looks up rows of weight[V, C] by id. If a head shares the weight, the head's use of the parameter
+/// has number 1. `padding_row` (-1: none) gets no gradient from this layer, like padding_idx of PyTorch's nn.Embedding.
 class Embedding {
  public:
   Embedding(const std::string& name, i64 rows, i64 channels, DType dtype, double std, i64 padding_row = -1);
@@ -92,7 +92,7 @@ class LayerNorm {
   double eps_;
 };
 
-/// RMS normalization over the last axis. The gain is the weight plus `gain_offset` and starts at 1.
+/// RMS normalization over the last axis. The gain is the weight plus `gain_offset`; its initial value is 1.
 class RmsNorm {
  public:
   RmsNorm(const std::string& name, i64 channels, DType dtype, double eps, double gain_offset = 0);

@@ -1,5 +1,5 @@
-// Measures a model's size and memory needs without allocating memory: the model is built and run once, forward and backward, on the meta
-// device, which tracks shapes alone. It is meant for training without a plan; `spillway plan` tells more.
+// Measures a model's size and memory needs without allocating memory: the model is built and run once, forward and backward,
+// on the meta device, which tracks shapes alone. The measurement is for training without a plan; `spillway plan` tells more.
 #pragma once
 #include <functional>
 
@@ -8,12 +8,12 @@
 namespace spillway::nn {
 
 struct ModelSize {
-  i64 parameters = 0, trained_parameters = 0;    // numbers of elements; a shared parameter counts once
+  i64 parameters = 0, trained_parameters = 0;    // the numbers of elements; a shared parameter counts once
   i64 parameter_bytes = 0, gradient_bytes = 0;   // a gradient has the type of its parameter, but f32 for bf16 and f16
-  i64 kept_bytes = 0;                            // activations kept from forward to backward
+  i64 kept_bytes = 0;                            // the bytes of activations kept from forward to backward
   i64 peak_bytes = 0;                            // the largest size of all activations at one time, their gradients included
-  double forward_flops = 0, backward_flops = 0;  // as counted by FlopCount
-  std::string text() const;                      // the figures above as text, one line for each kind
+  double forward_flops = 0, backward_flops = 0;  // the operations as counted by FlopCount
+  std::string text() const;                      // returns the figures above as text, one line for each kind
 };
 
 /// Measures the model that `build` returns, for a micro-batch of `rows` rows of `positions` positions (1 for images). The figures are those

@@ -17,7 +17,7 @@ namespace {
 
 using Names = std::unordered_map<std::string_view, const Parameter*>;
 
-// Returns true for a parameter that the model already has and false for a new one. Refuses a new parameter whose name is taken.
+// Returns whether the model already has this parameter. Throws Error(bug) for a new parameter whose name is taken.
 bool is_known(const Names& names, const Parameter& parameter) {
   const auto found = names.find(parameter.name);
   if (found != names.end() && found->second != &parameter) refuse(parameter, "expected a unique name, got the name of another parameter");

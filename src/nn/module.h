@@ -1,6 +1,6 @@
-// A model is an ordered list of blocks. Each is a Module: forward(x, context) and the parameters that it uses. Modules know nothing of
-// buckets, tiers, ranks or schedules. A parameter shared by two blocks (a tied head) is one Parameter with two uses, numbered in block
-// order.
+// Defines Module and Sequential. A model is an ordered list of blocks. Each block is a Module: forward(x,
+// context) and the parameters that it uses. Modules know nothing of memory tiers, ranks or schedules. A
+// parameter shared by two blocks (a tied head) is one Parameter with two uses, numbered in block order.
 #pragma once
 #include <memory>
 #include <vector>
@@ -14,9 +14,9 @@ namespace spillway::nn {
 using autograd::Variable;
 
 enum class Mode {
-  train,     // dropout on; the last block returns the loss
-  evaluate,  // dropout off; the last block returns the loss
-  generate,  // dropout off; the last block returns logits [B, V] (wide_dtype) of position Context::logits_position
+  train,     // dropout is on; the last block returns the loss
+  evaluate,  // dropout is off; the last block returns the loss
+  generate,  // dropout is off; the last block returns logits [B, V] (wide_dtype) of position Context::logits_position
 };
 
 class KeyValueCache;
@@ -25,26 +25,26 @@ class KeyValueCache;
 struct Context {
   Mode mode = Mode::train;
   const MicroBatch* batch = nullptr;
-  autograd::Tape* tape = nullptr;  // null: nothing is recorded
-  RandomKey random;                // the key of this run; layers derive their own by purpose and name
-  // Factor of the loss's gradient, not of its value: the loss scale divided by the number of targets of the step that contribute to the
-  // loss. It is rounded once, to the model's type.
+  autograd::Tape* tape = nullptr;  // the tape; if it is null, nothing is recorded
+  RandomKey random;                // the random key of this run; layers derive their own by purpose and name
+  // The factor of the loss's gradient, not of its value: the loss scale divided by the number of
+  // targets of the step that contribute to the loss. The factor is rounded once, to the model's type.
   double loss_factor = 1;
   i64 logits_position = 0;
-  // Mode::generate: the batch continues after the positions in this cache; null: each row begins with the batch.
+  // The cache in Mode::generate: the batch continues after the positions in it. Null: each row begins with the batch.
   KeyValueCache* cache = nullptr;
-  u16 block = 0;             // index of the block that runs; selects the block's part of the cache
-  bool keep_logits = false;  // keep all logits from a head's forward to its backward; otherwise as ops::LogitsMemory decides
-  // Mode::train with a router loss: forward adds the experts' load of this micro-batch to it (ops::RouterLoad).
+  u16 block = 0;             // the index of the block that runs, which selects the block's part of the cache
+  bool keep_logits = false;  // whether a head keeps all logits from forward to backward; otherwise ops::LogitsMemory decides
+  // The experts' load of this micro-batch, to which forward adds in Mode::train with a router loss (ops::RouterLoad).
   Tensor router_load_2E;
-  bool recomputing = false;  // forward is repeated for backward, so the router's load must not be counted again
+  bool recomputing = false;  // true if forward is repeated for backward: the router's load must then not be counted again
 
   /// Returns the parameter as a variable: a leaf of the tape, or a constant if the parameter is frozen or there is no tape. `use` numbers
   /// the blocks that share a parameter.
   Variable use(const Parameter& parameter, u8 use = 0) const;
-  /// For the last block of a model with inputs of its own, in modes train and evaluate: returns the sum of losses[B, ...] over the rows
-  /// that hold a sample, as one f64. Its gradient is the one that Module::forward() requires. Throws Error(usage) for a model that reads
-  /// tokens or images, whose padding the targets mark.
+  /// Returns the sum of losses[B, ...] over the rows that hold a sample, as one f64. The last block of a model that
+  /// declares its own inputs calls loss() in modes train and evaluate. The gradient is the one that Module::forward()
+  /// requires. Throws Error(usage) for a model that reads tokens or images, whose padding the targets mark.
   Variable loss(const Variable& losses) const;
 };
 
@@ -56,19 +56,19 @@ struct ParameterUse {
 class Module {
  public:
   virtual ~Module() = default;
-  /// Computes the block's output. The first block gets an undefined `x` and reads the batch instead. In modes train and evaluate the last
-  /// block returns the sum of token losses as one f64, whose gradient is that of loss_factor times the sum.
+  /// Computes the block's output. The first block gets an undefined `x` and reads the batch of the context. In modes train and
+  /// evaluate the last block returns the sum of token losses as one f64, whose gradient is that of loss_factor times the sum.
   virtual Variable forward(const Variable& x, const Context& context) const = 0;
-  /// Returns every parameter that forward() reads, in a fixed order.
+  /// Returns every parameter that forward() reads, in an order that is always the same.
   virtual std::vector<ParameterUse> parameters() const = 0;
   /// Returns false if backward does not need the values of the parameters. An embedding's backward, for example, only adds the gradient to
   /// the rows that were looked up.
   virtual bool backward_reads_parameters() const { return true; }
-  /// Returns false if the gradients of the parameters (the second part of backward) do not need the values of the parameters. A matrix
-  /// product, for example, computes them from its input and the gradient of its output.
+  /// Returns false if the gradients of the parameters (the second part of backward) do not need the values of the parameters.
+  /// A matrix product, for example, computes its weight's gradient from its input and the gradient of its output.
   virtual bool weight_gradients_read_parameters() const { return backward_reads_parameters(); }
-  /// Returns the bytes of the logits that forward computes for `rows` tokens on the current stream's device and that backward recomputes
-  /// (in each part of a backward in two parts) unless Context::keep_logits is set; 0 if there are none.
+  /// Returns the bytes of the logits that forward computes for `rows` tokens on the current stream's device and that backward
+  /// recomputes (in each part of a backward in two parts). Returns 0 if there are none. Context::keep_logits avoids the recomputation.
   virtual i64 logits_again_bytes(i64 rows) const { return static_cast<void>(rows), 0; }
 };
 
@@ -76,26 +76,26 @@ class Module {
 struct Sequential {
   std::vector<std::unique_ptr<Module>> blocks;
   std::vector<std::shared_ptr<Parameter>> parameters;
-  i64 router_loss_experts = 0;     // above 0: number of experts per layer whose load a router loss balances
-  Shape image_CHW;                 // shape of an input image, whose type is that of the first parameter; rank 0: the model reads no images
-  std::vector<InputShape> inputs;  // the tensors that the model reads for each sample (MicroBatch::inputs); empty: tokens or images
+  i64 router_loss_experts = 0;     // the number of experts per layer whose load a router loss balances; 0 without a router loss
+  Shape image_CHW;                 // the shape of an input image, of the type of the first parameter; rank 0 if the model reads no images
+  std::vector<InputShape> inputs;  // the tensors that the model reads for each sample (MicroBatch::inputs); empty for tokens or images
 
   /// Appends a block; parameters not seen before get the next ids. Throws Error(bug), leaving the model unchanged, when a parameter's uses
   /// are not 0, 1, 2 … in block order (one use per block) or when two parameters have the same name.
   void push(std::unique_ptr<Module> block);
   /// Returns the number of blocks that use the parameter.
   int uses(u32 parameter) const;
-  /// Returns the number of elements of all parameters. A shared parameter counts once, running statistics do not count.
+  /// Returns the number of elements of all parameters. A shared parameter counts once; running statistics do not count.
   i64 parameter_elems() const;
-  /// Returns the index of the first block that uses a trained (not frozen) parameter; no gradient flows back beyond it. Returns the number
-  /// of blocks if no block uses one.
+  /// Returns the index of the first block that uses a trained (not frozen) parameter; no
+  /// gradient flows back beyond that block. Returns the number of blocks if no block uses one.
   size_t first_trained_block() const;
   bool reads_images() const { return image_CHW.rank() > 0; }
   bool reads_tokens() const { return !reads_images() && inputs.empty(); }
 };
 
-/// Creates an uninitialised micro-batch of `rows` rows for the model's inputs in memory of the current stream. For a model that reads
-/// images or inputs of its own, `positions` must be 1, because such a sample has one target.
+/// Creates an uninitialised micro-batch of `rows` rows for the model's inputs in memory of the current stream. For a
+/// model that reads images or declares its own inputs, `positions` must be 1, because such a sample has one target.
 MicroBatch empty_batch(const Sequential& model, i64 rows, i64 positions);
 
 }  // namespace spillway::nn

@@ -53,7 +53,7 @@ void initial_values(const Parameter& parameter, u64 seed, i64 begin, std::span<d
 
 void quantized_values(const Parameter& parameter, const ParameterValues& values, i64 begin, std::span<std::byte> out) {
   using kernels::kUnitValues;
-  constexpr i64 kUnitsAtOnce = 64;  // quantized units per call of `values`; many, since a call may read a file
+  constexpr i64 kUnitsAtOnce = 64;  // the number of quantized units per call of `values`; it is large, since a call may read a file
   const i64 each = kernels::unit_bytes(parameter.format), end = begin + static_cast<i64>(out.size());
   require(begin >= 0 && end <= parameter.stored_elems() * size_of(parameter.dtype),
           "[quantized values] expected a range of bytes inside the stored form of the parameter");

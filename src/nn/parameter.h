@@ -1,18 +1,18 @@
-// A named weight. It keeps the same Storage object for as long as it lives; the code that runs the block (or nn/eager.h, for training
-// without a plan) decides when its bytes are resident. `id` is the parameter's index in the model.
+// Defines Parameter, a named weight. A parameter keeps one Storage object for as long as it lives; the code that runs the block
+// (or nn/eager.h, for training without a plan) decides when the storage has memory. `id` is the parameter's index in the model.
 #pragma once
 #include <functional>
 #include <memory>
 #include <string>
 
 #include "base/random.h"
-#include "kernels/quantized/quantized.h"
+#include "kernels/products/quantized.h"
 
 namespace spillway::nn {
 
 struct Initializer {
   enum class Kind { zeros, ones, normal, uniform } kind = Kind::zeros;
-  double std = 0;  // for normal and uniform, whose mean is 0
+  double std = 0;  // the standard deviation of the kinds normal and uniform, whose mean is 0
 };
 
 struct Parameter {
@@ -21,15 +21,15 @@ struct Parameter {
   DType dtype = DType::f32;
   Initializer init;
   u32 id = 0;
-  bool frozen = false;                                          // gets no gradient and no optimizer state
-  bool statistic = false;                                       // a running statistic, updated by kStatisticMomentum (see below)
-  bool of_ids = false;                                          // the rows belong to tokens, positions or classes, as in an embedding
-  kernels::WeightFormat format = kernels::WeightFormat::plain;  // parameters in other formats are never trained
-  // Number of multiplications with the parameter per position of the loss. A convolution multiplies once per output pixel.
+  bool frozen = false;                                          // a frozen parameter gets no gradient and no optimizer state
+  bool statistic = false;                                       // a running statistic, which steps update by kStatisticMomentum
+  bool of_ids = false;                                          // true if rows belong to tokens, positions or classes, as in an embedding
+  kernels::WeightFormat format = kernels::WeightFormat::plain;  // the storage format; only parameters of the format plain are trained
+  // The number of multiplications with the parameter per position of the loss. A convolution multiplies once per output pixel.
   double positions = 1;
-  std::shared_ptr<Storage> storage;  // without memory at first; holds the whole parameter, contiguously
+  std::shared_ptr<Storage> storage;  // the storage, without memory at first; it holds the whole parameter, contiguously
 
-  /// Returns a view of the whole parameter. For a quantized parameter it shows the stored units as words of `dtype`.
+  /// Returns a view of the whole parameter. For a quantized parameter the view shows the stored units as words of `dtype`.
   Tensor value() const { return Tensor(storage, 0, is_plain() ? shape : Shape{stored_elems()}, dtype); }
   i64 elems() const { return shape.elems(); }
   /// Returns the number of elements of type `dtype` that the storage of the parameter takes.
@@ -53,11 +53,11 @@ Initializer uniform_by_inputs(i64 inputs);
 std::shared_ptr<Parameter> make_parameter(std::string name, const Shape& shape, DType dtype, Initializer init,
                                           kernels::WeightFormat format = kernels::WeightFormat::plain);
 
-/// Computes the initial values of elements [begin, begin + out.size()) in fp64 on the host. They depend on (seed, name, element index)
-/// alone.
+/// Computes the initial values of elements [begin, begin + out.size()) in
+/// fp64 on the host. The values depend on (seed, name, element index) alone.
 void initial_values(const Parameter& parameter, u64 seed, i64 begin, std::span<double> out);
 
-/// A function that supplies elements [begin, begin + out.size()) of a parameter in fp64.
+/// A function that writes elements [begin, begin + out.size()) of a parameter to `out` in fp64.
 using ParameterValues = std::function<void(const Parameter&, i64 begin, std::span<double> out)>;
 
 /// Computes bytes [begin, begin + out.size()) of the stored form of a quantized parameter from its values.

@@ -1,4 +1,4 @@
-// Error messages of ops that reject their inputs: they name the op, what it expected, and the dtypes and shapes it got.
+// Makes the error messages of ops that reject their inputs: they name the op, what it expected, and the dtypes and shapes that it got.
 #pragma once
 #include <initializer_list>
 #include <string>

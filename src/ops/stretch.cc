@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "kernels/reduce.h"
+#include "kernels/elementwise/pointwise.h"
+#include "kernels/rows/reduce.h"
 #include "ops/refuse.h"
 
 namespace spillway::ops {

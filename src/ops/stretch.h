@@ -6,7 +6,7 @@
 
 namespace spillway::ops {
 
-/// Returns the shape to which all inputs broadcast. If there is no such shape or the dtypes differ, it throws Error(bug), which names `op`.
+/// Returns the shape to which all inputs broadcast. If there is no such shape or the dtypes differ, throws an Error(bug) that names `op`.
 Shape stretched_shape(const char* op, std::initializer_list<Tensor> inputs);
 
 /// Returns the gradient of an input of shape `wanted` that was broadcast: the sum of `gradient` over the broadcast axes, one axis after the

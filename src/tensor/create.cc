@@ -17,7 +17,7 @@ T number_as(const char* op, double value) {
   if constexpr (std::is_floating_point_v<T> || kIsHalf<T>) {
     return narrow<T>(static_cast<Wide<T>>(value));
   } else {
-    // The largest int64 is not representable as a double, hence the separate test against 2^63.
+    // The largest int64 is not representable as a double, so a separate test compares the value with 2^63.
     const bool fits = std::trunc(value) == value && value >= static_cast<double>(std::numeric_limits<T>::lowest()) &&
                       (value < 0x1p63 && value <= static_cast<double>(std::numeric_limits<T>::max()));
     if (!fits) {
@@ -62,7 +62,7 @@ Tensor made(const char* op, const Shape& shape, DType dtype, const std::function
   throw Error(ErrorCode::bug, "[tensor] expected one of the element types of DType");
 }
 
-// Appends the view's elements in row-major order, the last axis innermost.
+// Appends the elements of view `t` in row-major order, the last axis innermost.
 void append(const Tensor& t, const std::byte* at, int axis, std::vector<double>& values) {
   if (axis == t.rank()) return values.push_back(load_wide(at, t.dtype()));
   for (i64 i = 0; i < t.size(axis); ++i) append(t, at + i * t.stride(axis) * size_of(t.dtype()), axis + 1, values);

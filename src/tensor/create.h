@@ -10,19 +10,19 @@
 
 namespace spillway {
 
-/// Returns a tensor filled with `value`. Like the other functions here, it throws Error(usage) if an integer type or bool cannot hold a
-/// value.
+/// Returns a tensor filled with `value`. full() and the other functions of this
+/// header throw Error(usage) if an integer type or bool cannot hold a value.
 Tensor full(const Shape& shape, double value, DType dtype = DType::f32);
 Tensor ones(const Shape& shape, DType dtype = DType::f32);
 /// Returns a tensor with the given values in row-major order: tensor_of({1, 2, 3, 4}, {2, 2}). Throws Error(usage) unless there is one
 /// value for each element.
 Tensor tensor_of(std::initializer_list<double> values, const Shape& shape, DType dtype = DType::f32);
-/// Returns begin + i * step for all i while the value is below `end` (above it, if step is negative), computed in fp64. The shape is [N]
-/// with N = ceil((end - begin) / step).
+/// Returns begin + i * step for all i while this value is below `end` (above `end`, if step
+/// is negative), computed in fp64. The shape is [N] with N = ceil((end - begin) / step).
 Tensor arange(double begin, double end, double step = 1, DType dtype = DType::f32);
-/// Returns standard normal values.
+/// Returns a tensor of standard normal random values.
 Tensor randn(const Shape& shape, RandomKey key, DType dtype = DType::f32);
-/// Returns values uniform in [lowest, highest).
+/// Returns a tensor of random values uniform in [lowest, highest).
 Tensor uniform(const Shape& shape, RandomKey key, double lowest = 0, double highest = 1, DType dtype = DType::f32);
 
 /// Reads the number of type `dtype` stored at `at` and converts it to double.

@@ -1,7 +1,7 @@
-// Element types and their conversions. bf16 and f16 are storage types: kernels widen what they load, compute in Wide<T> and round what they
-// store to the nearest value, ties to even. Denormals and infinities are kept. bf16 is converted with integer arithmetic everywhere. f16
-// (IEEE 754 binary16) is converted with the processor's instructions where it has them. These give the same bits, except that a GPU
-// produces another NaN.
+// Defines element types and their conversions. bf16 and f16 are storage types: kernels widen what they load, compute
+// in Wide<T> and round what they store to the nearest value, ties to even. Denormals and infinities are kept. bf16
+// is converted with integer arithmetic everywhere. f16 (IEEE 754 binary16) is converted with the processor's
+// instructions where there are any. All conversions give equal bits, except that a GPU produces another NaN.
 #pragma once
 #include <bit>
 #include <string_view>
@@ -39,7 +39,7 @@ constexpr i64 size_of(DType t) {
   return 0;
 }
 
-/// Returns whether the type is a 2-byte floating type, to which values are rounded when they are stored.
+/// Returns whether `t` is a 2-byte floating type. Values are rounded when they are stored in such a type.
 constexpr bool is_half(DType t) { return t == DType::bf16 || t == DType::f16; }
 
 constexpr bool is_floating(DType t) { return t == DType::f32 || t == DType::f64 || is_half(t); }
@@ -66,9 +66,9 @@ constexpr u16 round_f16(float x) {
   const auto sign = static_cast<u16>((bits >> 16) & 0x8000u);
   const auto with_sign = [sign](u32 half) { return static_cast<u16>(sign | half); };
   if (magnitude > 0x7f800000u) return with_sign(0x7e00u | ((magnitude >> 13) & 0x3ffu));
-  // 2^16 and above become infinity. The last line also rounds values just below 2^16 to infinity.
+  // A magnitude of 2^16 or more becomes infinity. The last line of this function also rounds values just below 2^16 to infinity.
   if (magnitude >= 0x47800000u) return with_sign(0x7c00u);
-  // The result is denormal. The last bit of the sum below has the value of the smallest f16 denormal, so the addition rounds as needed.
+  // The f16 result is denormal. The last bit of the sum below has the value of the smallest f16 denormal, so the addition rounds as needed.
   if (magnitude < 0x38800000u) return with_sign(std::bit_cast<u32>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u);
   return with_sign((magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13);
 }
@@ -90,7 +90,7 @@ constexpr Wide<T> widen(T x) {
   }
 }
 
-/// Rounds to the nearest T, ties to even. A NaN becomes a quiet NaN.
+/// Rounds `x` to the nearest value of T, ties to even. A NaN becomes a quiet NaN.
 template <class T>
 constexpr T narrow(Wide<T> x) {
   if constexpr (std::is_same_v<T, BFloat16>) {

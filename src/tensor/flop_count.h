@@ -1,11 +1,12 @@
-// Counts the floating-point operations of matrix products, attention, convolutions and experts: two for each multiply-add. Element-wise
-// operations do not count, as is usual. On the meta device nothing is computed, but the count is the same. Counting is per thread.
+// Counts the floating-point operations of matrix products, attention, convolutions and experts:
+// two for each multiply-add. Element-wise operations do not count, as is usual. On the meta device
+// nothing is computed, but the operations are counted all the same. Counting is per thread.
 #pragma once
 
 namespace spillway {
 
-/// Counts the operations of the thread that created it for as long as it lives. Operations within the life of a nested FlopCount count in
-/// the outer one too.
+/// Counts the operations of the thread that created the object, for as long as the object
+/// lives. Operations within the life of a nested FlopCount count in the outer one too.
 class FlopCount {
  public:
   FlopCount();

@@ -11,7 +11,7 @@
 namespace spillway {
 namespace {
 
-constexpr i64 kEdge = 3;  // elements shown at each end of an axis that is shortened
+constexpr i64 kEdge = 3;  // the number of elements shown at each end of an axis that is shortened
 
 // Chooses one format for all numbers of a tensor, as PyTorch does, so that columns line up.
 class NumberText {

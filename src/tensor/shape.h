@@ -1,5 +1,5 @@
-// The extents of a tensor, at most 6 of them, stored inline without heap memory. They are 64-bit because tensors of more than 2^31 elements
-// are common here.
+// Defines Shape, the extents of a tensor: at most 6 of them, stored inline without heap memory.
+// Extents are 64-bit because tensors of more than 2^31 elements are common in this program.
 #pragma once
 #include <array>
 #include <initializer_list>
@@ -12,12 +12,12 @@ namespace spillway {
 class Shape {
  public:
   static constexpr int kMaxRank = 6;
-  Shape() = default;  // a scalar: rank 0, one element
+  Shape() = default;  // creates the shape of a scalar: rank 0, one element
   Shape(std::initializer_list<i64> extents);
   explicit Shape(std::span<const i64> extents);
 
   int rank() const { return rank_; }
-  /// Returns extent `i`; a negative `i` counts from the end. Throws Error(bug) if it is out of range.
+  /// Returns extent `i`; a negative `i` counts from the end. Throws Error(bug) if `i` is out of range.
   i64 operator[](int i) const { return extents_[index(i)]; }
   void set(int i, i64 extent) { extents_[index(i)] = extent; }
   i64 elems() const;

@@ -7,8 +7,8 @@
 namespace spillway {
 namespace {
 
-// Versions of all storages come from one counter, so that a storage that borrows from different lenders in turn never shows the same
-// version twice.
+// The versions of all storages come from one counter. A storage that borrows
+// from different lenders in turn therefore never returns to an earlier version.
 u64 next_version() {
   static std::atomic<u64> last = 0;
   return last.fetch_add(1, std::memory_order_relaxed) + 1;

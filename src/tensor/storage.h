@@ -1,9 +1,9 @@
-// The bytes behind tensors. A storage keeps its identity while its bytes come and go. The code that moves bytes (parallel/) gives memory to
-// a `vacant` storage with fill() and takes it away with drop(); an `owning` storage is dropped and refilled. Afterwards every view of the
-// storage, including those saved on a tape, is valid again. fill() and drop() are not thread-safe; the schedule that a rank executes (its
-// Program) orders them against readers. Invariant: data() is valid exactly while resident(). Code that changes values which a tape may have
-// saved calls written(); the tape then refuses to differentiate with these values. Moving the same values away and back, as offload and
-// recomputation do, is not a change.
+// Defines Storage, the bytes behind tensors. A storage keeps its identity while its bytes come and go. The code that moves bytes
+// (parallel/) gives memory to a `vacant` storage with fill() and takes it away with drop(); an `owning` storage is dropped and
+// refilled. When the storage is filled again, every view of it is valid again, including those saved on a tape. fill() and
+// drop() are not thread-safe; the schedule that a rank executes (its Program) orders them against readers. Invariant: data() is
+// valid exactly while resident(). Code that changes values which a tape may have saved calls written(); the tape then refuses to
+// differentiate with these values. Moving unchanged values away and back, as offload and recomputation do, is not a change.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -23,8 +23,9 @@ class Storage {
   /// Makes the storage resident at `data`, which must stay valid for bytes() until drop(). On the meta device `data` is ignored. Throws
   /// Error(bug) if the storage is already resident or owning.
   void fill(std::byte* data);
-  /// Works like fill(), but with memory that belongs to `lender`, which is kept alive until drop(). A change reported by written() on
-  /// either storage counts for both. Borrowing itself also counts as a change, since the values differ from earlier ones.
+  /// Makes the storage resident as fill() does, but with memory that belongs to `lender`, which
+  /// is kept alive until drop(). A change reported by written() on either storage counts for
+  /// both. Borrowing itself also counts as a change, since the values differ from earlier ones.
   void borrow(std::shared_ptr<Storage> lender, std::byte* data);
   /// Gives new memory of size bytes() to an owning storage that was dropped.
   void refill(Allocation memory);
@@ -50,7 +51,7 @@ class Storage {
   Allocation memory_;
   std::byte* data_ = nullptr;
   bool resident_ = false, owning_ = false;
-  std::shared_ptr<Storage> lender_;  // the storage that owns the memory, if it is borrowed
+  std::shared_ptr<Storage> lender_;  // the storage that owns the memory, if this storage borrows it
   std::atomic<u64> version_ = 0;
 };
 

@@ -1,5 +1,6 @@
-// A view of a Storage: offset, shape, strides and element type. A tensor is cheap to copy and has neither mathematical operations nor a
-// tape. Strides count elements. Most kernels require contiguous views and check for them. The view functions here never copy.
+// Defines Tensor, a view of a Storage: offset, shape, strides and element type. A tensor is
+// cheap to copy and has neither mathematical operations nor a tape. Strides count elements. Most
+// kernels require contiguous views and check for them. The view functions of Tensor never copy.
 #pragma once
 #include <memory>
 
@@ -12,7 +13,7 @@ namespace spillway {
 
 class Tensor {
  public:
-  Tensor() = default;  // an undefined tensor, without storage
+  Tensor() = default;  // creates an undefined tensor, without storage
   /// Creates a contiguous view at `offset_bytes` of `storage`. Throws Error(bug) if the view does not fit into the storage.
   Tensor(std::shared_ptr<Storage> storage, i64 offset_bytes, Shape shape, DType dtype);
 
@@ -43,10 +44,10 @@ class Tensor {
     T* first = data<T>();
     return {first, first ? static_cast<size_t>(elems()) : 0};
   }
-  /// Returns the value of a one-element tensor as double; 0 on the meta device. For a GPU tensor it waits for the GPU.
+  /// Returns the value of a one-element tensor as double; 0 on the meta device. For a GPU tensor, item() waits for the GPU.
   double item() const;
 
-  Tensor reshape(const Shape& shape) const;                   // same number of elements; contiguous views only
+  Tensor reshape(const Shape& shape) const;                   // changes the shape, not the number of elements; contiguous views only
   Tensor reinterpret(const Shape& shape, DType dtype) const;  // reinterprets the same bytes; contiguous views only
   Tensor permute(std::initializer_list<int> axes) const;
   Tensor transpose(int a, int b) const;
@@ -61,7 +62,7 @@ class Tensor {
   DType dtype_ = DType::f32;
 };
 
-/// Returns an uninitialised contiguous tensor in memory of the current stream. `what` names it in an out-of-memory message.
+/// Returns an uninitialised contiguous tensor in memory of the current stream. `what` names the tensor in an out-of-memory message.
 Tensor empty(const Shape& shape, DType dtype, const char* what = "tensor");
 /// Returns a tensor filled with zeros.
 Tensor zeros(const Shape& shape, DType dtype, const char* what = "tensor");

@@ -1,4 +1,4 @@
-// An op that is made to give a value that is not finite, forward or backward, is the one that the report names.
+// Tests anomaly detection: if an op is made to give a non-finite value, forward or backward, the report names that op.
 #include "autograd/anomaly.h"
 
 #include <cmath>
@@ -21,7 +21,7 @@ using autograd::Variable;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// A copy of x, and of its gradient, with one element replaced.
+// Returns a copy of x in which one element is replaced. In the backward, one element of the gradient is replaced.
 Variable planted(const Variable& x, double forward, double backward, i64 element = 1) {
   const auto copy = [element](const Tensor& from, const Tensor& to, double value) {
     kernels::copy(from, to);
@@ -41,7 +41,7 @@ Variable healthy(const Variable& x) { return planted(x, 0, 0); }
 
 Tensor values(std::vector<double> all) { return tensor_of<double>(all, {2, static_cast<i64>(all.size()) / 2}); }
 
-// Returns the message of the error that is thrown; "" if there is none.
+// Returns the message of the error that `f` throws, or "" if it throws none.
 template <class F>
 std::string report_of(const F& f) {
   try {
@@ -151,7 +151,7 @@ T as(double x) {
   return narrow<T>(static_cast<Wide<T>>(x));
 }
 
-// Puts a bad value at each place of tensors of several sizes, of every type, and checks that it is found; the largest finite number is not.
+// Puts a bad value at each place of tensors of several sizes and checks that it is found. The largest finite number must not be found.
 template <class T>
 void expect_each_place_is_read(double largest) {
   const auto ends_at = [](i64 elems, i64 at, double value) {

@@ -1,4 +1,5 @@
-// The gradient check finds a wrong gradient and tells where it is. Hooks see and change gradients. NoGrad keeps ops off the tape.
+// Tests that the gradient check finds a wrong gradient and tells its place, that hooks see and change gradients, and that NoGrad records no
+// op.
 #include "autograd/gradient_check.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +14,7 @@
 namespace spillway::autograd::gradient_check_test {
 namespace {
 
-// Returns x^3 of each element. The gradient is off by `wrong` at element 2.
+// Returns x^3 of each element. At element 2 its gradient is wrong by `wrong`.
 Variable cube(const Variable& x, double wrong = 0) {
   const Tensor y = empty(x.shape(), DType::f64);
   for (size_t i = 0; i < y.span<double>().size(); ++i) y.span<double>()[i] = std::pow(x.value.span<double>()[i], 3);

@@ -1,4 +1,4 @@
-// The op clock attributes computation before an op is recorded to that op, forward and backward. Without a clock nothing is counted.
+// Tests the op clock: it counts computation before an op is recorded for that op, forward and backward. Without a clock nothing is counted.
 #include "autograd/op_clock.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// The promises of the tape, shown with two toy ops: sum2 = a + b, which passes its gradient on, and times = a * b, which saves both
-// operands.
+// Tests the tape's promises with two toy ops: sum2 = a + b, which passes
+// its gradient on unchanged, and times = a * b, which saves both operands.
 #include "autograd/tape.h"
 
 #include <map>
@@ -65,11 +65,11 @@ TEST(Tape, EagerBackwardSeedsOne) {
   EXPECT_EQ(numbers(tape.take_gradient(a)), (Doubles{6}));
 }
 
-// x + f(x) passes one gradient tensor on to two slots. Adding f's part to one slot must not change the other.
+// In x + f(x) one gradient tensor is passed on to two tape slots. Adding f's part to one slot must not change the other.
 TEST(Tape, ResidualNeverCorruptsWhatWasPassedOn) {
   Tape tape;
   const Variable x = tape.input(values({1, 2})), y = tape.input(values({10, 20}));
-  const Variable joined = sum2(x, y);              // its gradient reaches x and y as one tensor
+  const Variable joined = sum2(x, y);              // the gradient of `joined` reaches x and y as one tensor
   const Variable out = sum2(joined, times(x, x));  // adds 2x to x's gradient
   const Tensor dy = values({1, 1});
   tape.backward(out, dy);
@@ -78,7 +78,7 @@ TEST(Tape, ResidualNeverCorruptsWhatWasPassedOn) {
   EXPECT_EQ(numbers(dy), (Doubles{1, 1})) << "the caller's gradient was written";
 }
 
-// Returns a * b. While the gradient of a is computed, it is added to the gradient that a has from other ops.
+// Returns a * b. Its backward adds the gradient of `a` to the gradient that `a` has from other ops, and counts such additions in `joined`.
 Variable times_onto(const Variable& a, const Variable& b, int& joined) {
   const Tensor out = empty(a.shape(), DType::f64);
   multiply(a.value, b.value, out);
@@ -102,7 +102,7 @@ TEST(Tape, AnOpMayAddToWhatOthersGave) {
     int joined = 0;
     const Variable x = tape.input(values({1, 2})), y = tape.input(values({10, 20})), w = tape.parameter(values({3, 4}), 0);
     const Variable more = sum2(times_onto(x, w, joined), times_onto(w, w, joined));
-    const Variable both = sum2(x, y);  // one gradient tensor reaches x and y, before others do
+    const Variable both = sum2(x, y);  // one gradient tensor reaches x and y before other gradients do
     const Variable out = sum2(more, both);
     const Tensor dy = values({1, 1});
     if (in_parts) {
@@ -143,8 +143,8 @@ TEST(Tape, AParameterUsedTwiceIsHandedOverOnce) {
   Tape tape(&sink);
   const Tensor w = values({3});
   const Variable x = tape.input(values({2}));
-  const Variable y = times(tape.parameter(w, 7), times(tape.parameter(w, 7), x));  // y = w^2 x
-  tape.backward(sum2(y, tape.parameter(w, 7, 1)));                                 // a separate use of the parameter
+  const Variable y = times(tape.parameter(w, 7), times(tape.parameter(w, 7), x));  // computes y = w^2 x
+  tape.backward(sum2(y, tape.parameter(w, 7, 1)));                                 // uses the parameter a second time, as use 1
   EXPECT_EQ(numbers(sink.gradients[std::pair<u32, u8>(7, 0)]), (Doubles{12}));
   EXPECT_EQ(numbers(sink.gradients[std::pair<u32, u8>(7, 1)]), (Doubles{1}));
   EXPECT_EQ(sink.finished, (std::map<std::pair<u32, u8>, int>{{{7, 0}, 1}, {{7, 1}, 1}}));
@@ -161,7 +161,7 @@ TEST(Tape, APassedGradientIsCopiedIntoTheSinksMemory) {
   EXPECT_NE(target.raw(), dy.raw());
 }
 
-// Activations and their gradients are bf16. The sink gets f32 gradients that are added in f32, so that 1 and 2^-10 both count.
+// Activations and their gradients are bf16. The sink gets f32 gradients, added in f32, so that both terms, 1 and 2^-10, count.
 TEST(Tape, AParameterOfBf16HasAWideGradient) {
   const auto pass_on = [](const Variable& a, const Variable& b) {
     Recorder r({a, b});
@@ -206,12 +206,12 @@ TEST(Tape, RefusesAGradientOfAnotherShape) {
   EXPECT_THROW(tape.backward(times(x, x), values({1})), Error);
 }
 
-// For (x w)^2 + 7 x the weight part needs the x that is multiplied by w and the gradient of their product, and nothing else.
+// For (x w)^2 + 7 x the weight part of the backward needs only the x that is multiplied by w and the gradient of x w.
 TEST(TapeInParts, KeepsWhatTheWeightPartNeeds) {
   Sink sink;
   Tape tape(&sink);
   const Variable x = tape.input(values({1, 2})), w = tape.parameter(values({3, 5}), 0);
-  const Variable product = times(x, w);  // keeps x; a parameter does not count as saved
+  const Variable product = times(x, w);  // saves x; a parameter does not count as saved
   const Variable y = sum2(times(product, product), times(x, values({7, 7})));
   EXPECT_EQ(tape.saved_bytes(), 16 * 5);
   tape.backward_input(y, values({1, 1}));
@@ -227,7 +227,7 @@ TEST(TapeInParts, KeepsWhatTheWeightPartNeeds) {
   EXPECT_FALSE(tape.has_weight_part());
 }
 
-// The gradient of x + x w is passed on to x, where more is added, and kept for w. The kept tensor must not change.
+// The gradient of x + x w is passed on to x, where more is added, and is kept for w. The tensor kept for w must not change.
 TEST(TapeInParts, AnInputsGradientDoesNotChangeWhatIsKept) {
   Sink sink;
   Tape tape(&sink);
@@ -240,7 +240,7 @@ TEST(TapeInParts, AnInputsGradientDoesNotChangeWhatIsKept) {
   EXPECT_EQ(numbers(sink.gradients.at({1, 0})), (Doubles{1}));
 }
 
-// The gradient of the last op is added first, then those of earlier ops. In another order the 1 would be lost.
+// If a parameter is used several times, the gradient of the last use is added first. In another order a 1 would be lost beside 1e17.
 TEST(TapeInParts, UsesAreAddedInReverseOrderAndHandedOverOnce) {
   for (const bool in_parts : {false, true}) {
     Sink sink;
@@ -281,13 +281,13 @@ TEST(TapeInParts, OpsAreToldWhichPartItIs) {
   tape.backward_weight();
   EXPECT_EQ(calls, (std::vector<std::tuple<bool, bool, bool>>{
                        {true, true, false},   // a call for an op without parameters
-                       {true, false, false},  // the input part of x w
+                       {true, false, false},  // a call for the input part of x w
                        {true, true, false},   // a call for w w, in the weight part
-                       {false, true, true},   // the weight part of x w
+                       {false, true, true},   // a call for the weight part of x w
                    }));
 }
 
-// A door that stores saved tensors elsewhere, so that the tape itself holds nothing.
+// Stores saved tensors outside the tape, as activation offloading does, so that the tape itself holds none.
 struct Door final : autograd::SavedTensorDoor {
   std::map<u64, Tensor> rest;
   u64 next = 0;
@@ -300,7 +300,7 @@ struct Door final : autograd::SavedTensorDoor {
   }
   Tensor unpack(u64 packed) override {
     ++unpacked;
-    const Tensor t = rest.at(packed);  // throws if asked twice
+    const Tensor t = rest.at(packed);  // throws if the tape asks twice for one tensor
     rest.erase(packed);
     return t;
   }
@@ -326,14 +326,14 @@ TEST(SavedTensors, TheDoorIsTheOnlyHolder) {
     EXPECT_EQ(tape.saved_bytes(), 0);
     EXPECT_EQ(numbers(tape.take_gradient(x)), (Doubles{4, 4, 4}));
   }
-  EXPECT_EQ(numbers(sink.gradients.at({0, 0})), (Doubles{4, 8, 12}));  // the derivative d(x w^2)/dw is 2 x w
+  EXPECT_EQ(numbers(sink.gradients.at({0, 0})), (Doubles{4, 8, 12}));  // the derivative of x w^2 with respect to w is 2 x w
   EXPECT_EQ(door.unpacked, 2);
   EXPECT_TRUE(door.rest.empty());
 }
 
-// A chain of squares saves one tensor per op. Each must be freed as soon as the backward of its op has run.
+// A chain of squares saves one tensor per op. The tape must free each tensor as soon as the backward of its op has run.
 TEST(SavedTensors, AreFreedAtLastUse) {
-  constexpr i64 kElems = 1024, kBytes = kElems * 8;  // whole pages, which is what the pool allocates
+  constexpr i64 kElems = 1024, kBytes = kElems * 8;  // kBytes are whole pages, the unit in which the pool allocates
   MemoryPool pool("activations", kUnlimited);
   const Stream stream{Device::cpu(), nullptr, &pool};
   StreamScope scope(stream);
@@ -354,7 +354,7 @@ TEST(SavedTensors, AreFreedAtLastUse) {
   const i64 before = pool.used_bytes();
   Tensor dy = zeros({kElems}, DType::f64);
   tape.backward(y, std::move(dy));
-  // Each op finds its own gradient in place of the last op's, and one saved tensor fewer.
+  // When an op's backward begins, its own gradient is alive, the previous gradient is not, and one saved tensor fewer is left.
   ASSERT_EQ(used.size(), 4U);
   for (size_t i = 0; i < used.size(); ++i) EXPECT_EQ(used[i], before + kBytes - static_cast<i64>(i) * kBytes);
   y = {};

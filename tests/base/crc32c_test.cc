@@ -16,7 +16,7 @@ std::vector<std::byte> bytes_of(std::string_view text) {
   return {bytes.begin(), bytes.end()};
 }
 
-// Computes the checksum bit by bit, as the polynomial defines it.
+// Computes CRC-32C bit by bit, as its polynomial defines it.
 u32 by_definition(std::span<const std::byte> bytes) {
   u32 crc = ~u32{0};
   for (const std::byte byte : bytes) {
@@ -26,7 +26,7 @@ u32 by_definition(std::span<const std::byte> bytes) {
   return ~crc;
 }
 
-// The values are those of RFC 3720 B.4, and the check value that every catalogue of CRCs lists.
+// The expected values are those of RFC 3720 B.4, and the check value that catalogues of CRCs list for CRC-32C.
 TEST(Crc32c, KnownValues) {
   std::vector<std::byte> ascending;
   for (int i = 0; i < 32; ++i) ascending.push_back(static_cast<std::byte>(i));

@@ -26,8 +26,8 @@ struct Locks : testing::Test {
   const test::TemporaryFolder folder;
   const fs::path file = folder.write("lock", "x");
 
-  // Tries to take the lock in another process, which then dies with it. Returns 0 if it could not, 1 if it could by flock, 2 if it could
-  // without flock. With `no_flock` the call fails as on a filesystem without it.
+  // Tries to take the lock in another process, which then exits. Returns 0 if it could not take it, 1 if it took it
+  // by flock, 2 if it took it without flock. With `no_flock` the system call fails as on a filesystem without flock.
   int another_takes(bool no_flock, FileLock::Kind kind = FileLock::Kind::exclusive) const {
     const pid_t child = ::fork();
     if (child == 0) {
@@ -71,7 +71,7 @@ TEST_F(Locks, AFileBesideWhereThereIsNone) {
   EXPECT_EQ(another_takes(true), 2) << "a dead process of this host holds nothing";
   char host[256] = "";
   ::gethostname(host, sizeof host - 1);
-  // First the file names this very process, as it would have written itself. Then it names an earlier process that had the same id.
+  // The lock file first names this process, as a holder would write it. Later it names an earlier process with the same process id.
   std::ifstream stat("/proc/self/stat");
   std::string line((std::istreambuf_iterator<char>(stat)), {});
   line = line.substr(line.rfind(')') + 2);
@@ -117,7 +117,7 @@ TEST_F(KilledLocksRelease, WhoDiesWhileTakingItHoldsNothing) {
   EXPECT_GE(deaths, 8);
 }
 
-// Earlier versions created the file empty and then wrote into it.
+// Earlier versions created the lock file empty and wrote the holder into it later. A file without a holder thus counts for a minute.
 TEST_F(Locks, AFileThatNamesNobodyCountsForAMinute) {
   for (const char* text : {"", "here 17", "here 17 1000 - -", "host n1, process 3\n"}) {
     write_holder(text);

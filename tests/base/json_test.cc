@@ -1,5 +1,5 @@
-// Tests the only place that parses JSON. Accepted text gives what the library makes of it. Text that would overflow the stack or fill the
-// memory is refused, whether it is JSON or not.
+// Tests the only function of the program that parses JSON. Accepted text gives what the JSON library makes
+// of it. Text that would overflow the stack or exhaust memory is refused, whether it is JSON or not.
 #include "base/json.h"
 
 #include <gmock/gmock.h>

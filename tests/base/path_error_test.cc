@@ -1,4 +1,4 @@
-// Tests errors of real file system calls: the message names the path, and the error is never reported as a bug.
+// Tests the errors of failed file system calls: the message names the path, and the error never counts as a bug of the program.
 #include "base/path_error.h"
 
 #include <gmock/gmock.h>

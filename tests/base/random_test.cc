@@ -25,7 +25,7 @@ TEST(Philox, KnownAnswers) {
 
 u32 inverse_of(u32 odd) {
   u32 x = odd;
-  for (int i = 0; i < 5; ++i) x *= 2 - odd * x;  // Newton's iteration modulo 2^32
+  for (int i = 0; i < 5; ++i) x *= 2 - odd * x;  // makes a step of Newton's iteration modulo 2^32
   return x;
 }
 
@@ -33,7 +33,7 @@ struct Counter {
   u64 high, low;
 };
 
-// Runs Philox backwards and returns the counter that gives these words. It lets a test ask for any output, however rare.
+// Runs Philox backwards and returns the counter whose output is `x`. With it a test can ask for any output, however rare.
 Counter counter_of(RandomKey key, Words x) {
   const u32 m0 = 0xD2511F53, m1 = 0xCD9E8D57;
   for (u32 round = 10; round-- > 0;) {
@@ -53,8 +53,8 @@ double normal_from_bits(u64 bits) {
 }
 
 TEST(Normal, InvertsTheDistributionFunctionOverTheWholeRange) {
-  // Wichura promises about 1e-16 relative in x. The tail's condition number is about x^2 <= 84, and erfc itself is good to about 1 ulp
-  // times that.
+  // Wichura's approximation promises a relative error of about 1e-16 in x. The tail probability multiplies
+  // a relative error in x by about x^2 <= 84, and erfc itself adds an error of about 1 ulp times that.
   for (int shift = 0; shift <= 63; ++shift) {
     for (const u64 mantissa : {u64{0x7fffffffffffffff}, u64{0x6123456789abcdef}, u64{0x4000000000000000}}) {
       const u64 bits = mantissa >> shift;
@@ -76,7 +76,7 @@ TEST(Normal, MomentsTailsAndKolmogorovSmirnov) {
     m1 += x[i], m2 += x[i] * x[i], m3 += x[i] * x[i] * x[i], m4 += x[i] * x[i] * x[i] * x[i];
     if (i) lag += x[i] * x[i - 1];
   }
-  // The tolerances are four standard errors: the variances of x, x^2, x^3, x^4 and x y are 1, 2, 15, 96 and 1.
+  // The tolerances are four standard errors of a mean. For normal x and y, the variances of x, x^2, x^3, x^4 and x y are 1, 2, 15, 96, 1.
   const double error = 4 / std::sqrt(static_cast<double>(n));
   EXPECT_NEAR(m1 / n, 0, error);
   EXPECT_NEAR(m2 / n, 1, error * std::sqrt(2.0));
@@ -92,10 +92,10 @@ TEST(Normal, MomentsTailsAndKolmogorovSmirnov) {
     const double f = 0.5 * std::erfc(-x[static_cast<size_t>(i)] / std::sqrt(2.0));
     distance = std::max({distance, std::abs(f - static_cast<double>(i) / n), std::abs(f - static_cast<double>(i + 1) / n)});
   }
-  EXPECT_LT(distance * std::sqrt(static_cast<double>(n)), 1.95);  // one seed in a thousand exceeds it
+  EXPECT_LT(distance * std::sqrt(static_cast<double>(n)), 1.95);  // a correct generator exceeds this bound for one seed in a thousand
 }
 
-// Every checkpoint relies on these bits: a change here changes every run.
+// Random numbers must stay the same to the bit for ever, since every run that resumes from a checkpoint relies on them.
 TEST(Random, ValuesAreFixedForEver) {
   const RandomKey key = RandomKey{1337}.derive("weights", 2);
   EXPECT_EQ(key.value, 0x451142103889fa47u);
@@ -118,7 +118,7 @@ TEST(Uniform, LiesInTheUnitIntervalEvenly) {
   }
   double chi2 = 0;
   for (const int c : counts) chi2 += (c - 10000.0) * (c - 10000.0) / 10000;
-  EXPECT_LT(chi2, 37.7);  // with 15 degrees of freedom, one seed in a thousand exceeds it
+  EXPECT_LT(chi2, 37.7);  // with 15 degrees of freedom, a correct generator exceeds this for one seed in a thousand
   const Counter top = counter_of({11}, {0xffffffff, 0xffffffff, 1, 2});
   EXPECT_EQ(uniform({11}, top.high, top.low), 1 - 0x1p-53);
 }
@@ -136,8 +136,8 @@ TEST(RandomKey, DeriveTellsAllItsPartsApart) {
 }
 
 TEST(RandomKey, EveryInputBitReachesHalfOfTheOutputBits) {
-  // Each flip changes 32 bits on average with a standard deviation of 4. The mean over 200 must lie within 6 standard errors (1.7), for 64
-  // bits.
+  // Flipping one input bit changes 32 of the 64 key bits on average, with a standard
+  // deviation of 4. The mean over 200 keys must lie within 6 standard errors (1.7).
   for (int bit = 0; bit < 64; ++bit) {
     int by_number = 0, by_seed = 0;
     for (u64 i = 0; i < 200; ++i) {

@@ -1,4 +1,4 @@
-// Tests the check of addresses before a loop that sanitizers do not instrument. Only a build with AddressSanitizer can detect anything.
+// Tests the check that code makes before a loop without sanitizer instrumentation: only AddressSanitizer builds detect a bad address.
 #include "base/sanitizers.h"
 
 #include <gtest/gtest.h>

@@ -1,15 +1,14 @@
-// Uses the installed library as a program of another project would: it does an eager step and a training run.
+// Uses the installed library as another project would: takes one eager optimizer step, then trains a model.
 #include <iostream>
-#include <sstream>
 
-#include "app/training.h"
 #include "autograd/gradient_check.h"
 #include "eager/optimizer.h"
 #include "nn/measure.h"
-#include "ops/operators.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/operators.h"
+#include "ops/rows/reduce.h"
 #include "tensor/create.h"
 #include "tensor/print.h"
+#include "trainer/trainer.h"
 
 using namespace spillway;
 
@@ -23,12 +22,11 @@ int main(int, char** argv) {
   std::cout << w->value() << "\n";
 
   const std::string folder = argv[1];
-  app::Training training({"--model", "gpt2-tiny", "--data", folder + "/text.txt", "--sequence-length", "32", "--steps", "2", "--threads",
-                          "1", "--quiet", "--out", folder + "/run"});
+  Trainer training(trainer::train_settings({"--model", "gpt2-tiny", "--data", folder + "/text.txt", "--sequence-length", "32", "--steps",
+                                            "2", "--threads", "1", "--out", folder + "/run"}));
   i64 steps = 0;
-  training.callbacks.on_step = [&](const app::StepEvent&) { ++steps; };
-  std::ostringstream results, log;
-  const app::TrainingResult result = training.run(results, log);
+  training.callbacks.on_step = [&](const trainer::StepEvent&) { ++steps; };
+  const trainer::TrainingResult result = training.fit();
   std::cout << steps << " steps, " << (result.finished ? "finished" : "stopped") << "\n";
   return steps == 2 && result.finished && values_of(w->value()) == std::vector<double>{-1, -2} ? 0 : 1;
 }

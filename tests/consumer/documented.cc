@@ -1,23 +1,23 @@
-// Runs the C++ code that docs/ shows: test.sh copies it, block by block and unchanged, into blocks.inc. It runs in a folder that contains a
-// text.
+// Runs the C++ code that docs/ shows. test.sh copies the code, block by block and
+// unchanged, into blocks.inc, and runs the program in a folder that contains a text.
 #include <iostream>
 
-#include "app/training.h"
 #include "base/thread_pool.h"
-#include "data/own_samples.h"
+#include "data/loader/own_samples.h"
 #include "device/memory_pool.h"
 #include "device/stream.h"
 #include "nn/layers.h"
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 #include "trainer/trainer.h"
 
 using namespace spillway;
 
 namespace {
 i64 heard = 0;
-void hear_step(const app::StepEvent&) { ++heard; }
+void hear_step(const trainer::StepEvent&) { ++heard; }
+void print_line(std::string_view line) { std::cout << line << "\n"; }
 
-// The blocks and the data of docs/library.md's model.
+// Declares the hidden layer of the model in docs/library.md, which the copied code uses.
 class Hidden final : public nn::Module {
  public:
   explicit Hidden(DType dtype) : layer_("hidden", 2, 8, dtype, {.std = 1}) {}

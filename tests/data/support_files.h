@@ -1,4 +1,4 @@
-// A temporary folder for a test, and helpers to write and read files in it.
+// Provides helpers to write and read files in a test's temporary folder.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ inline std::filesystem::path put(const std::filesystem::path& path, const std::s
   return path;
 }
 
-/// Returns the little-endian bytes of numbers, as files store them.
+/// Returns the little-endian bytes of `values`, as binary files store them.
 template <class T>
 std::string raw(const std::vector<T>& values) {
   std::string bytes(values.size() * sizeof(T), '\0');
@@ -33,7 +33,7 @@ std::string raw(const std::vector<T>& values) {
   return bytes;
 }
 
-/// Returns the message of the Error that `act` throws, after checking its code. The test fails if none is thrown.
+/// Returns the message of the Error that `act` throws, after checking that its code is `code`. The test fails if none is thrown.
 inline std::string error_of(ErrorCode code, const std::function<void()>& act) {
   try {
     act();

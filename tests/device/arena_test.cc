@@ -21,7 +21,7 @@ struct Trace {
 
 i64 rounded(i64 bytes) { return std::max(round_up(bytes, kAllocationAlignment), kAllocationAlignment); }
 
-// Returns the lowest offset at which `bytes` bytes overlap no allocation.
+// Returns the lowest offset at which `bytes` bytes overlap no allocation in `held`.
 i64 first_fit(const std::vector<Allocation>& held, i64 bytes) {
   std::vector<std::pair<i64, i64>> pieces;
   for (const Allocation& a : held) pieces.emplace_back(a.offset(), rounded(a.bytes()));
@@ -34,8 +34,8 @@ i64 first_fit(const std::vector<Allocation>& held, i64 bytes) {
   return at;
 }
 
-// Makes a fixed pseudo-random sequence of requests and releases. After each one the invariants are checked: alignment, no overlap, exact
-// use.
+// Makes a fixed pseudo-random sequence of requests and releases. After each
+// one it checks the arena's invariants: alignment, no overlap, exact use.
 Trace drive(Arena& arena, std::byte* base) {
   std::mt19937 random(17);
   std::vector<Allocation> held;
@@ -72,7 +72,7 @@ TEST(Arena, SameRequestsSameOffsetsWithMemoryOrWithout) {
   const Trace without = drive(dry, nullptr);
   EXPECT_EQ(dry.used_bytes(), 0);
   MemoryPool pool("host", kUnlimited);
-  const Allocation slab = pool.allocate(without.peak_bytes, "slab");  // exactly the bytes that the dry run reported
+  const Allocation slab = pool.allocate(without.peak_bytes, "slab");  // has exactly the bytes that the dry run reported
   Arena wet(slab.data(), slab.bytes());
   const Trace with = drive(wet, slab.data());
   EXPECT_EQ(with.offsets, without.offsets);

@@ -11,7 +11,7 @@
 namespace spillway::copy_test {
 namespace {
 
-// The copy is complete and nothing beside it changes, wherever in a cache line either side begins and ends.
+// A copy is complete and changes no byte beside its destination, wherever in a cache line source and destination begin and end.
 TEST(Copy, EveryAlignmentAndLength) {
   constexpr i64 kMost = 400, kEdge = 70;
   std::vector<std::byte> from(kMost), to(kMost);

@@ -1,4 +1,4 @@
-// The emulated GPUs are as unforgiving as real ones: contexts, errors, copies of pageable memory, and reported times.
+// Tests that emulated GPUs are as strict as real ones about contexts, errors and copies of pageable memory, and what times they report.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -35,7 +35,7 @@ class EmulatedGpus : public testing::Test {
   }
   static constexpr const char *kGpus = "SPILLWAY_EMULATED_GPUS", *kTaken = "SPILLWAY_EMULATED_TAKEN";
   cudaStream_t queue() const { return queue_.get(); }
-  std::byte* on() const { return on_; }  // kMiB bytes of the first GPU's memory
+  std::byte* on() const { return on_; }  // points to kMiB bytes of the first GPU's memory
 
  private:
   std::string gpus_ = "0";
@@ -44,13 +44,13 @@ class EmulatedGpus : public testing::Test {
   CudaStream queue_;
 };
 
-// Opening a GPU takes half a GiB of its memory. A GPU that another process has for itself cannot be opened.
+// Opening a GPU takes half a GiB of its memory. A GPU that another process uses exclusively cannot be opened.
 TEST_F(EmulatedGpus, AskingForOneOpensThatAlone) {
   emulated_cuda::forget_contexts();
   ::setenv(kTaken, "2", 1);
   const auto ask = [](std::optional<int> one) {
     GpuReport report;
-    std::thread([&] { report = query_gpus(one); }).join();  // this thread has not selected a GPU yet
+    std::thread([&] { report = query_gpus(one); }).join();  // a new thread has selected no GPU yet
     return report;
   };
   EXPECT_EQ(ask(1).gpus.size(), 3U);
@@ -83,7 +83,7 @@ TEST_F(EmulatedGpus, CopiesOfPageableMemoryWaitAndAreCounted) {
   pages->give_back(pinned, kMiB);
 }
 
-// An error of a kernel or a copy ends its context: every later call to that GPU fails, on any stream. Other GPUs are not affected.
+// An error of a kernel or a copy ends the GPU's context: every later call to that GPU fails, on any stream. Other GPUs work on.
 TEST_F(EmulatedGpus, AnErrorStays) {
   const CudaStream other = make_cuda_stream();
   cudaEvent_t event = nullptr;
@@ -117,7 +117,7 @@ TEST_F(EmulatedGpus, FreeingWaitsForWhatIsQueued) {
   EXPECT_EQ(cudaStreamQuery(queue()), cudaSuccess);
 }
 
-// A fixture whose GPU copies 1 GB/s in each direction.
+// Gives the emulated GPUs a rate of 1 GB/s for copies in each direction.
 class EmulatedTimes : public EmulatedGpus {
  protected:
   void SetUp() override {
@@ -135,14 +135,14 @@ class EmulatedTimes : public EmulatedGpus {
     cuda_check(cudaEventCreateWithFlags(&made, cudaEventDefault), "cudaEventCreateWithFlags");
     return CudaEvent(made);
   }
-  // Copies a thousand bytes per microsecond.
+  // At 1 GB/s, there() and back() copy a thousand bytes per microsecond.
   void there(cudaStream_t stream, size_t bytes) const {
     cuda_check(cudaMemcpyAsync(on(), host_, bytes, cudaMemcpyHostToDevice, stream), "there");
   }
   void back(cudaStream_t stream, size_t bytes) const {
     cuda_check(cudaMemcpyAsync(host_ + kMiB / 2, on() + kMiB / 2, bytes, cudaMemcpyDeviceToHost, stream), "back");
   }
-  // Returns the milliseconds from now until all streams have completed what `work` queues on them.
+  // Returns the milliseconds until all `streams` have completed what `work` queues on them.
   template <class Work>
   float time_of(const std::vector<cudaStream_t>& streams, Work work) {
     const CudaEvent begin = event(), end = event();
@@ -192,7 +192,7 @@ TEST_F(EmulatedTimes, WhatIsOrderedAddsUpAndWhatIsNotOverlaps) {
   EXPECT_NEAR(time_of(both, by_cpu), 2 * kOne, kNear) << "the CPU between them";
 }
 
-// The ninth stream shares a connection with the first, so it waits behind work that waits there.
+// There are eight hardware connections. The ninth stream shares one with the first stream, so it waits behind that stream's waits.
 TEST_F(EmulatedTimes, ManyStreamsShareEightConnections) {
   std::vector<CudaStream> streams;
   std::vector<cudaStream_t> all;
@@ -234,7 +234,7 @@ __global__ void one_cell(int* out, bool apart) {
   if (threadIdx.x == 0) out[apart ? blockIdx.x : 0] = 1;
 }
 
-// If ThreadSanitizer finds a race in the kernel, the process exits with its status.
+// Checks kernels for races. If ThreadSanitizer finds one, the process exits with ThreadSanitizer's exit status.
 class EmulatedRaces : public EmulatedGpus {
  protected:
   [[noreturn]] void run(void (*kernel)(int*, bool), unsigned blocks, bool ordered) const {

@@ -1,4 +1,4 @@
-// GPU queues: events at points of a queue, queues that wait for each other, and the count of waits by the CPU.
+// Tests GPU queues: events at points of a queue, queues that wait for each other, and the count of waits by the CPU.
 #include "device/gpu_queue.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr i64 kBytes = 4096;
 
-// Holds up a queue until it is opened. It gives up after 20 s, so that a test that would otherwise wait forever fails.
+// Holds up a GPU queue until `opened` is set. It gives up after 20 s, so that a deadlock ends in a failed test.
 struct Gate {
   void hold(const GpuQueue& queue) {
     cuda_check(

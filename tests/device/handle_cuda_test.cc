@@ -1,4 +1,4 @@
-// Handles of CUDA resources. These tests are built if CUDA is available; those that need a GPU skip without one.
+// Tests the handles that own CUDA resources. The tests are built if CUDA is available; those that need a GPU skip without one.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -39,13 +39,13 @@ TEST(CudaHandle, GivesBackExactlyOnce) {
     EXPECT_FALSE(first);
     EXPECT_EQ(moved.get(), &a);
     moved = std::move(second);
-    EXPECT_EQ(destroyed, 1);  // the object that `moved` held before was destroyed
+    EXPECT_EQ(destroyed, 1);  // the assignment destroyed the object that `moved` held before
     EXPECT_EQ(moved.get(), &b);
   }
   EXPECT_EQ(destroyed, 2);
 }
 
-// Typical use of streams and events: bytes go to the GPU on one stream and come back on another, which waits for an event of the first.
+// Shows typical use: bytes go to the GPU on one stream and come back on another, which waits for an event of the first stream.
 TEST(CudaHandle, EventOrdersTwoStreams) {
   if (const GpuReport report = query_gpus(); report.gpus.empty()) GTEST_SKIP() << "needs a GPU: " << report.problem;
   const CudaStream up = make_cuda_stream(), down = make_cuda_stream();

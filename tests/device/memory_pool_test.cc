@@ -30,7 +30,7 @@ TEST(MemoryPool, CountsWhatIsHeldAndThePeak) {
   {
     const Allocation a = pool.allocate(10000, "a");
     EXPECT_EQ(a.bytes(), 10000);
-    EXPECT_EQ(pool.used_bytes(), 12288);  // whole pages, which is what is really requested from the system
+    EXPECT_EQ(pool.used_bytes(), 12288);  // counts whole pages, which is what the pool requests from the system
     const Allocation b = pool.allocate(4096, "b");
     EXPECT_EQ(pool.used_bytes(), 16384);
   }
@@ -58,7 +58,8 @@ TEST(MemoryPool, RefusalSaysWhoWhatHowMuchWhatIsHeldAndWhatHelps) {
                            "raise --device-memory"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
-  EXPECT_LT(text.find("  weights"), text.find("  activations"));  // the largest is first, and equal names are added up
+  // The pool's table lists the largest allocation first and adds up allocations with equal names.
+  EXPECT_LT(text.find("  weights"), text.find("  activations"));
 }
 
 TEST(MemoryPool, AbsurdSizesAreRefusedNotWrapped) {
@@ -70,7 +71,7 @@ TEST(MemoryPool, AbsurdSizesAreRefusedNotWrapped) {
     MemoryPool::heap().allocate(kUnlimited, "everything");
     FAIL();
   } catch (const Error& e) {
-    EXPECT_EQ(e.code(), ErrorCode::io);  // within the budget, but the system refuses
+    EXPECT_EQ(e.code(), ErrorCode::io);  // the size is within the pool's budget, but the system refuses it
     EXPECT_THAT(e.what(), HasSubstr("errno"));
   }
 }
@@ -102,7 +103,7 @@ TEST(MemoryPool, AllocationsMove) {
   Allocation b = std::move(a);
   EXPECT_EQ(b.data(), data);
   EXPECT_EQ(pool.used_bytes(), 4096);
-  b = pool.allocate(8192, "b");  // the old allocation is released
+  b = pool.allocate(8192, "b");  // assigning b releases its earlier allocation
   EXPECT_EQ(pool.used_bytes(), 8192);
   b.reset();
   b.reset();

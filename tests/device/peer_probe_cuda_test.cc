@@ -1,4 +1,4 @@
-// Whether GPUs can copy to each other, tested with emulated GPUs between which copies hang or lose their bytes.
+// Tests whether the probe detects that GPUs can copy to each other. Between the emulated GPUs copies work, hang or lose their bytes.
 #include "device/peer_probe.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace {
 
 class PeerProbe : public testing::Test {
  protected:
-  // Returns the probe's report for two GPUs with these emulated `peers`. With real GPUs no fault can be planted.
+  // Returns the probe's report for two emulated GPUs whose copies behave as `peers` says. On real GPUs it probes them without a fault.
   PeerReport between_two(const char* peers, double timeout_s = 60, double start_s = 60) {
     if (!std::getenv(kGpus)) return probe_peers(timeout_s, start_s);
     ::setenv(kGpus, "2", 1);

@@ -1,4 +1,4 @@
-// Page-locked host memory: it is locked by threads that have selected the GPU, and either completely or not at all.
+// Tests page-locked host memory: threads that have selected the GPU lock it, and they lock all of a request or nothing of it.
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -30,7 +30,7 @@ class PinnedMemory : public testing::Test {
     cudaPointerAttributes attributes{};
     return cudaPointerGetAttributes(&attributes, at) == cudaSuccess && attributes.type == cudaMemoryTypeHost;
   }
-  // This takes two or three pieces, wherever it begins.
+  // An allocation of kBytes takes two or three locked pieces, depending on where it begins.
   static constexpr i64 kBytes = kLockedPieceBytes + 4 * kMiB;
 };
 
@@ -54,7 +54,7 @@ TEST_F(PinnedMemory, IsLockedOnThreadsThatHaveTheGpu) {
   const auto source = pinned_memory({.gpu = 1, .cores = {0, 1}});
   static_cast<void>(emulated_cuda::registrations());
   std::byte* at = nullptr;
-  std::thread([&] { at = source->take(kBytes); }).join();  // the thread has not selected a GPU
+  std::thread([&] { at = source->take(kBytes); }).join();  // the new thread has selected no GPU
   const emulated_cuda::Registrations by = emulated_cuda::registrations();
   EXPECT_EQ(by.gpus, std::set<int>{1}) << "another GPU was opened";
   EXPECT_EQ(by.threads, 2u);
@@ -65,7 +65,7 @@ TEST_F(PinnedMemory, IsLockedOnThreadsThatHaveTheGpu) {
   ::setenv("SPILLWAY_EMULATED_GPUS", was.c_str(), 1);
 }
 
-// A registration takes 20 ms here. Progress is reported before anything is locked and after each piece.
+// The emulated GPU takes 20 ms to register a piece. Progress is reported before anything is locked and after each piece.
 TEST_F(PinnedMemory, TellsHowFarItIs) {
   std::mutex mutex;
   std::vector<i64> told;
@@ -109,7 +109,7 @@ TEST_F(PinnedMemory, ThatIsRefusedInPartStaysPageableAndIsSaid) {
   }
 }
 
-// What is locked is unlocked without threads, and new memory stays pageable and is said to.
+// If no thread can be started, locked memory is unlocked without threads. New memory then stays pageable, and a message says so.
 TEST_F(PinnedMemory, WithoutAThreadToBeHadGoesOn) {
   const auto without_threads = [] {
     std::string said;

@@ -1,5 +1,5 @@
-// Calls of the CUDA runtime for copies, host functions and queries behave as the project relies on, both on a real GPU and on the emulated
-// one.
+// Tests that calls of the CUDA runtime for copies, host functions and queries
+// behave as the project relies on, on a real GPU and on the emulated one.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ class CudaRuntime : public testing::Test {
   }
   void wait() const { cuda_check(cudaStreamSynchronize(queue()), "cudaStreamSynchronize"); }
   cudaStream_t queue() const { return queue_.get(); }
-  std::byte* on() const { return on_; }  // kMiB bytes of the GPU's memory
+  std::byte* on() const { return on_; }  // points to kMiB bytes of the GPU's memory
 
  private:
   std::unique_ptr<MemorySource> memory_;
@@ -38,7 +38,7 @@ class CudaRuntime : public testing::Test {
   CudaStream queue_;
 };
 
-// Copies rows of 12 bytes at a pitch of 20 to the GPU and back to a pitch of 16. The bytes between the rows stay as they are.
+// Copies rows of 12 bytes at a pitch of 20 to the GPU and back to a pitch of 16. The bytes between the rows must not change.
 TEST_F(CudaRuntime, CopiesRowsOfOtherPitches) {
   constexpr size_t kRows = 7, kFrom = 20, kOn = 32, kTo = 16, kWidth = 12;
   std::vector<u8> from(kRows * kFrom), to(kRows * kTo, 0xee);
@@ -52,7 +52,7 @@ TEST_F(CudaRuntime, CopiesRowsOfOtherPitches) {
   EXPECT_EQ(cudaMemcpy2DAsync(on(), 8, from.data(), kFrom, kWidth, 1, cudaMemcpyHostToDevice, queue()), cudaErrorInvalidPitchValue);
 }
 
-// A host function sees what was copied before it, and work after it waits until it returns.
+// A host function sees the bytes that were copied before it in the queue. Work after it in the queue waits until it returns.
 TEST_F(CudaRuntime, HostFunctionsKeepTheOrderOfTheQueue) {
   struct Seen {
     i64 sent = 41, back = 0;
@@ -61,7 +61,7 @@ TEST_F(CudaRuntime, HostFunctionsKeepTheOrderOfTheQueue) {
       seen->sent = seen->back + 1;
     }
   };
-  const auto pages = pinned_memory();  // pinned, since bytes of pageable memory are read at the call
+  const auto pages = pinned_memory();  // pinned, since pageable memory would be read at the call and not in the queue's order
   auto& seen = *new (pages->take(kMiB)) Seen;
   cuda_check(cudaMemcpyAsync(on(), &seen.sent, 8, cudaMemcpyHostToDevice, queue()), "there");
   cuda_check(cudaMemcpyAsync(&seen.back, on(), 8, cudaMemcpyDeviceToHost, queue()), "back");
@@ -97,7 +97,7 @@ TEST_F(CudaRuntime, KnowsWhosePointerItIs) {
   pages->give_back(at, kMiB);
 }
 
-// Host memory is locked in pieces. The driver refuses a copy of memory that is in two pieces, or only half in one.
+// Host memory is locked in pieces. The driver refuses a copy whose host memory spans two pieces or is only half locked.
 TEST_F(CudaRuntime, CopiesAcrossPiecesLockedApart) {
   const auto pages = pinned_memory();
   const i64 bytes = kLockedPieceBytes + 4 * kMiB, half = 32 * kKiB, all = 2 * half;

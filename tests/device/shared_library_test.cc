@@ -9,7 +9,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// A library that every program with glibc has.
+// Names a library that every program with glibc can open.
 constexpr const char* kMaths = "libm.so.6";
 
 TEST(SharedLibrary, OpensTheFirstOfItsNamesThatIsThere) {

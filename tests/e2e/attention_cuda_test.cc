@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "device/device_query.h"
-#include "kernels/attention/attention_library.h"
+#include "kernels/sequence/attention_library.h"
 #include "tests/e2e/support_program.h"
 
 namespace spillway::test::attention_cuda_test {
@@ -121,7 +121,7 @@ TEST_F(AttentionOnGpu, RanksTakeTheEnginesOfTheFirst) {
 }
 
 TEST_F(AttentionOnGpu, WhatItCannotBeIsOneLine) {
-  // Replaces the values of flags that are in `args` already, and appends the others.
+  // Replaces the values of flags that are in `args` already, and appends the flags that are not.
   const auto with = [](Args args, const Args& more) {
     for (size_t i = 0; i < more.size(); i += 2) {
       const auto known = std::ranges::find(args, more[i]);
@@ -148,8 +148,9 @@ TEST_F(AttentionOnGpu, WhatItCannotBeIsOneLine) {
   expect_refused(gpt2, 3, "of workspace, ");
 }
 
-// The plan counts cuDNN's workspace even without a GPU and library: 2 bytes for each of 32 heads' scores of 16384 x 16384, 16.0 GiB. A plan
-// with Spillway's own attention needs most memory in the head instead, where the logits and the sums of their gradients take about 1 GiB.
+// Shows that the plan counts cuDNN's workspace even without a GPU and library: 2 bytes for each of 32 heads' scores of 16384 x 16384, 16.0
+// GiB. A plan with Spillway's own attention needs most memory in the head instead, where the logits and the sums of their gradients take
+// about 1 GiB.
 TEST(AttentionPlan, CountsTheWorkspace) {
   const Workplace at;
   const auto gib = [&](const std::string& attention, const std::string& before) {

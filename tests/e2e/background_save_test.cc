@@ -51,7 +51,8 @@ struct BackgroundSave : testing::Test {
 };
 using BackgroundSaveMore = BackgroundSave;
 
-// The last checkpoint is written with no step beside it. From another checkpoint a run continues with the same numbers.
+// Shows that saves from every tier are the same. No step runs beside the last save. A run that continues from another one has the same
+// numbers.
 TEST_F(BackgroundSaveMore, IsTheSameFromEveryTierOntoAnother) {
   for (const auto& [optimizer, overlap] : {std::pair("device", "none"), {"host", "forward"}, {"nvme", "none"}, {"nvme", "backward"}}) {
     const std::string out = std::string("run-") + optimizer + "-" + overlap;
@@ -75,7 +76,8 @@ TEST_F(BackgroundSaveMore, IsTheSameFromEveryTierOntoAnother) {
   }
 }
 
-// A save runs beside each step, so a kill meets one whenever the folder of a partial checkpoint exists.
+// Shows that a kill in the middle of a save leaves the last good checkpoint. Each step has a save beside it, so a kill meets a save
+// whenever the folder of a partial checkpoint exists.
 TEST_F(BackgroundSave, KilledInTheMiddleLeavesTheLastGoodOne) {
   ASSERT_EQ(at.spillway(saving("straight", "1", "device")).status, 0);
   constexpr int kKills = 6;
@@ -99,7 +101,7 @@ TEST_F(BackgroundSave, KilledInTheMiddleLeavesTheLastGoodOne) {
   }
 }
 
-// The disk of the checkpoints is full from some step on, and has room again before the end.
+// Fills the disk of the checkpoints from some step on, and makes room again before the end. Saves must fail with a warning only.
 TEST_F(BackgroundSaveMore, AFullDiskIsAWarningAndTrainingGoesOn) {
   for (const char* optimizer : {"host", "nvme"}) {
     const std::string run = std::string("run-") + optimizer, disk = run + "/checkpoints";
@@ -118,7 +120,7 @@ TEST_F(BackgroundSaveMore, AFullDiskIsAWarningAndTrainingGoesOn) {
           failed = mentions(at.read("stderr.txt"), "was not saved");
           if (failed) {
             fs::remove(filler);
-          } else {  // each time anew, since a removed checkpoint leaves room
+          } else {  // fills the disk anew each time, since a removed checkpoint leaves room
             std::ofstream more(filler, std::ios::app);
             while (more.write(some.data(), 1 << 20).flush()) {
             }

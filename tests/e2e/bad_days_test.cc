@@ -35,7 +35,7 @@ struct BadDays : NvmeRun {
     *std::find(args.begin(), args.end(), "100000") = "4";
     return args;
   }
-  // After the fault is gone, the run continues from its checkpoint and ends with the bits of an undisturbed run.
+  // Checks that the run continues from its checkpoint once the fault is gone, and ends with the bits of an undisturbed run.
   void expect_mended_by_a_restart(const std::string& nvme = "scratch") {
     at.before_start([] {});
     const Finished rest = at.spillway(saving("run", nvme));
@@ -56,7 +56,7 @@ void expect_io_failure(const Finished& f, int error_number) {
   }
 }
 
-// The errnos stand for a refusal by seccomp, for an old kernel, and for a lock limit that is used up.
+// Lists errnos of a refusal by seccomp, of an old kernel, and of a lock limit that is used up.
 constexpr std::pair<int, const char*> kRefusals[] = {
     {EPERM, "EPERM: seccomp or kernel.io_uring_disabled"}, {ENOSYS, "ENOSYS: the kernel"}, {ENOMEM, "ENOMEM: the memlock limit"}};
 
@@ -137,7 +137,7 @@ TEST_F(BadDays, AStoreThatIsTruncatedUnderTheRun) {
   expect_mended_by_a_restart();
 }
 
-// The store ends at 20 MiB. The bytes beyond 19 MiB are accessed before the first step ends, whatever order the plan has.
+// The store's file ends at 20 MiB. The bytes beyond 19 MiB are accessed before the first step ends, whatever order the plan has.
 constexpr i64 kNearTheEnd = 19 << 20;
 
 TEST_F(BadDays, AnErrorOfTheDriveNamesFileOffsetAndErrno) {
@@ -148,8 +148,8 @@ TEST_F(BadDays, AnErrorOfTheDriveNamesFileOffsetAndErrno) {
   }
 }
 
-// On a filesystem that cannot reserve blocks, the disk may fill up during a step. Here the kernel returns ENOSPC near the store's end, so
-// that it happens at the same write every time.
+// Shows that a run reports a disk that fills up during a step, as it may on a filesystem that cannot reserve blocks, and that the run goes
+// on once there is room. The kernel returns ENOSPC near the store's end, so that it happens at the same write every time.
 TEST_F(BadDays, ADiskThatFillsUnderAStepSaysSoAndTheRunGoesOnOnceThereIsRoom) {
   at.before_start([] {
     forbid(SYS_fallocate, EOPNOTSUPP);
@@ -165,7 +165,7 @@ TEST_F(BadDays, ADiskThatFillsUnderAStepSaysSoAndTheRunGoesOnOnceThereIsRoom) {
   expect_same_run("run", "straight");
 }
 
-// Either of the two would fit on the disk without the other.
+// Shows that a disk without room for both checkpoints and the nvme tier is refused, although it has room for either of them alone.
 TEST_F(BadDays, CheckpointsHaveNoRoomBesideTheTierOnTheSameDisk) {
   fs::create_directory(at / "small");
   if (::mount("tmpfs", (at / "small").c_str(), "tmpfs", 0, "size=42m") != 0) GTEST_SKIP() << "mounting a tmpfs is not permitted";

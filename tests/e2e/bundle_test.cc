@@ -52,7 +52,7 @@ const std::string kTraining =
 TEST_F(SoakBundle, RunsWhereThereIsNothingElse) {
   EXPECT_TRUE(mentions(place_.read("root/share/man/man1/spillway.1"), ".TH SPILLWAY 1"));
   EXPECT_TRUE(mentions(place_.read("root/share/bash-completion/completions/spillway"), "complete -o default -F _spillway spillway"));
-  // The test of Apptainer's recipe is run with the unpacked folder in place of the container's.
+  // Runs the test of Apptainer's recipe with the unpacked folder in place of the container's.
   EXPECT_TRUE(succeeds("sed -n '/^%test/,/^%help/{/^%/d;p}' " + (place_ / "root/share/spillway.def").string() + " | sed 's|/opt/spillway|" +
                        (place_ / "root").string() + "|g' | sh"))
       << said();

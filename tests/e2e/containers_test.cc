@@ -65,7 +65,7 @@ TEST(Containers, TheContainerfileCopiesAllThatItsBuildReads) {
   const std::set<std::string> paths = copied(instructions);
   ASSERT_GT(paths.size(), 8u);
   for (const std::string& path : paths) EXPECT_TRUE(fs::exists(kSource / path)) << path;
-  // The sources that this build read to make the program and the library, as its compile commands list them.
+  // compile_commands.json lists the sources that this build read to make the program and the library.
   std::ifstream in(fs::path(SPILLWAY_BINARY_DIR) / "compile_commands.json");
   int sources = 0;
   const std::string mark = "\"file\": \"" + kSource.string() + "/";

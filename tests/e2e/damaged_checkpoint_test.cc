@@ -128,7 +128,7 @@ TEST_F(DamagedCheckpointMore, OnTwoRanksToo) {
   expect_goes_on(4, two);
 }
 
-// The run was killed after a save, so nvme holds a state of the same step. It is given up only for a checkpoint that can be read.
+// Shows that a state on nvme is given up only for a checkpoint that can be read. The run was killed after a save of the same step.
 TEST_F(DamagedCheckpointMore, TheStateOnNvmeIsNotGivenUpForIt) {
   const Args placed{"--place-parameters", "nvme", "--place-optimizer", "nvme", "--nvme", "scratch"};
   ASSERT_EQ(at.spillway(to_step(8, "straight", placed)).status, 0);
@@ -136,7 +136,7 @@ TEST_F(DamagedCheckpointMore, TheStateOnNvmeIsNotGivenUpForIt) {
       to_step(120, "run", placed), [&] { return fs::exists(at / kNewest); }, SIGKILL);
   ASSERT_EQ(killed.status, 128 + SIGKILL) << killed.err;
   ASSERT_FALSE(fs::is_empty(at / "scratch"));
-  // All checkpoints after the first are damaged. They may be ahead of the state on nvme or of the same step.
+  // Damages all checkpoints after the first, whether ahead of the state on nvme or of the same step.
   for (const auto& entry : fs::directory_iterator(at / "run/checkpoints"))
     if (entry.path().filename() != "step-00000002" && fs::exists(entry.path() / "manifest.json"))
       flip(fs::relative(entry.path(), at.path()) / "optimizer.safetensors", 70'000);
@@ -145,7 +145,7 @@ TEST_F(DamagedCheckpointMore, TheStateOnNvmeIsNotGivenUpForIt) {
   EXPECT_TRUE(mentions(f.err, "from the state on nvme") || mentions(f.err, "that is not damaged")) << f.err;
 }
 
-// A checkpoint is always read through its manifest. If that is missing, the checkpoint is neither ignored nor read unchecked.
+// Shows that a checkpoint without its manifest is neither ignored nor read unchecked: every reader needs the manifest.
 TEST_F(DamagedCheckpoint, WithoutItsManifestOneIsDamaged) {
   ASSERT_EQ(at.spillway(to_step(8, "straight")).status, 0);
   ASSERT_EQ(at.spillway(to_step(6, "run")).status, 0);
@@ -160,7 +160,7 @@ TEST_F(DamagedCheckpoint, WithoutItsManifestOneIsDamaged) {
   expect_says(at.spillway(to_step(9, "run")), 4, {"[resume]", "none is intact"});
 }
 
-// A model folder with another tool's file of that name is read like any other model.
+// Shows that a model folder with another tool's manifest.json is read like any other model.
 TEST_F(DamagedCheckpoint, AForeignManifestSaysNothingOfAModel) {
   ASSERT_EQ(at.spillway(to_step(2, "run")).status, 0);
   ASSERT_EQ(at.spillway({"export", "run", "--out", "exported"}).status, 0);
@@ -169,7 +169,7 @@ TEST_F(DamagedCheckpoint, AForeignManifestSaysNothingOfAModel) {
   EXPECT_EQ(f.status, 0) << f.err;
 }
 
-// Also where nothing is left to train, since the process may have died in its last save.
+// Shows that a half-removed checkpoint goes at the next start, even if no step is left: the process may have died in its last save.
 TEST_F(DamagedCheckpoint, AHalfPrunedOneGoesAtTheNextStart) {
   ASSERT_EQ(at.spillway(to_step(4, "run")).status, 0);
   const std::string half = std::string(kFirst) + ".removed";

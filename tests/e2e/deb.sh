@@ -28,7 +28,7 @@ else
 fi
 doc=$root/usr/share/doc/spillway
 for each in "$doc/copyright" "$doc/changelog.gz" "$doc/changelog.Debian.gz" "$doc/docs/getting-started.md" "$root/usr/share/man/man1/spillway.1.gz" \
-  "$root/usr/share/bash-completion/completions/spillway" "$root"/usr/lib/libspillway.so.0 "$root/usr/include/spillway/app/training.h"; do
+  "$root/usr/share/bash-completion/completions/spillway" "$root"/usr/lib/libspillway.so.0 "$root/usr/include/spillway/trainer/trainer.h"; do
   [ -e "$each" ] || fail "expected $each, got none"
 done
 [ ! -e "$build/libspillway_mpi.so" ] || [ -e "$root/usr/lib/spillway/libspillway_mpi.so" ] || fail "expected the plug-in for MPI, got none"

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "data/safetensors.h"
+#include "data/safetensors/safetensors.h"
 #include "tests/e2e/support_program.h"
 #include "tests/support/fixtures.h"
 
@@ -19,8 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-// The losses are sums of 3,000 terms in fp32 in another order, at each of three AdamW steps: a loss of 4 may differ by a few units in the
-// last place.
+// Bounds the difference of two losses, which are sums of 3,000 terms in fp32 in another order at each
+// of three AdamW steps: a loss of 4 may differ by a few units in the last place.
 constexpr double kBound = 2e-6;
 
 struct DeepSpeedCheckpoint : testing::Test {
@@ -65,7 +65,7 @@ TEST_F(DeepSpeedCheckpoint, GoesOnWithTheLossesThatDeepSpeedWouldHaveHad) {
   }
 }
 
-// The checkpoint holds PEFT adapters, saved without their base model.
+// Shows that training goes on from a checkpoint of PEFT adapters that were saved without their base model.
 TEST_F(DeepSpeedCheckpoint, AdaptersGoOnBesideTheirBase) {
   const Args args = with(going_on("lora", "lora", "--lora 4 --lora-alpha 8 --lora-targets c_attn"), "--model", "saved/lora/base");
   const Finished f = at.spillway(args);
@@ -94,7 +94,7 @@ TEST_F(DeepSpeedCheckpoint, WhereverItsBytesLieHere) {
   EXPECT_EQ(numbers_of(at.metrics("stages")), numbers_of(at.metrics("device")));
 }
 
-// In bf16 the weights are the rounded ones, and their masters are DeepSpeed's fp32 weights.
+// Shows that in bf16 DeepSpeed's fp32 weights become the masters, and that the weights are these masters, rounded.
 TEST_F(DeepSpeedCheckpoint, TakesTheFp32WeightsAsMasters) {
   const Finished f = at.spillway(with(going_on("stage1", "bf16", "--precision bf16"), "--steps", "3"));
   ASSERT_EQ(f.status, 0) << f.out << f.err;
@@ -106,7 +106,8 @@ TEST_F(DeepSpeedCheckpoint, TakesTheFp32WeightsAsMasters) {
   EXPECT_NEAR(line["loss"].get<double>(), theirs[3].get<double>(), 4e-3);  // products in bf16 keep 8 bits of a loss of 4
 }
 
-// The run's own checkpoint is newer than the one that its command names. Until it has one, a restart uses the named one.
+// Shows that the same command continues its run, whatever ended it. The run's own checkpoint is newer than the one that the command names.
+// Until the run has one, a restart uses the named one.
 TEST_F(DeepSpeedCheckpoint, TheSameCommandGoesOnWhateverEndedIt) {
   const Args args = going_on("stage2", "run", "--optimizer-group bias|ln_:weight_decay=0");
   const Finished killed = at.spillway_until(

@@ -72,7 +72,7 @@ TEST(DocsRelease, EveryCommandRuns) {
   EXPECT_GE(run, 15);
 }
 
-// Every block must be marked, so that none escapes the test above or those of Python (docs and README) and C++ (docs).
+// Shows that every block is marked, so that none escapes the test above or those of Python (docs and README) and C++ (docs).
 TEST(Docs, BlocksAreRunOrOutput) {
   for (const fs::path& page : pages()) {
     for (const std::string& line : lines_of(page)) {
@@ -97,7 +97,7 @@ TEST(Docs, EachPageOpensWithACommandAndReadmeIsShort) {
   }
 }
 
-// Relative links lead to files that exist, and README links to every page.
+// Shows that relative links lead to files that exist, and that README links to every page.
 TEST(Docs, LinksLeadSomewhere) {
   std::string readme;
   for (const fs::path& page : pages()) {

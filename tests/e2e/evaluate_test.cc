@@ -15,7 +15,7 @@
 namespace spillway::test::evaluate_test {
 namespace {
 
-// The loss of a run on its validation data equals the validation loss that the run reported, wherever its weights are placed.
+// Shows that the loss of a run on its validation data equals the validation loss that the run reported, wherever its weights are placed.
 TEST(Evaluate, GivesTheValidationLossOfTheRun) {
   const Workplace place;
   place.write_text("text.txt", 20000);
@@ -36,7 +36,7 @@ TEST(Evaluate, GivesTheValidationLossOfTheRun) {
   }
 }
 
-// A NaN weight makes the loss NaN. That is reported and is not a success.
+// Shows that a NaN loss, which a NaN weight causes, is reported and is not a success.
 TEST(Evaluate, ALossThatIsNotFiniteIsNoSuccess) {
   Workplace at;
   at.write_text("text.txt", 4000);
@@ -76,7 +76,7 @@ TEST(Evaluate, RefusesWhatItCannotRead) {
   EXPECT_EQ(place.spillway({"evaluate", "--model", "folder", "--data", "text.txt", "--tokenizer", "bytes"}).status, 0);
 }
 
-// The expected answers are those that transformers finds most likely (tests/peers/choices.py).
+// Compares the chosen answers with those that transformers finds most likely (tests/peers/choices.py).
 TEST(EvaluateChoices, AreTransformersAnywhere) {
   const Workplace at;
   const auto scores = [&](const std::string& rows, const Args& more) {

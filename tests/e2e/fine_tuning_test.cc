@@ -224,7 +224,7 @@ TEST_F(FineTuning, AdaptersOnBytesAreSpokenToInBytes) {
   EXPECT_EQ(own.out, want.out);
 }
 
-// Every command gives a text the tokens of transformers' tokenizer(text), which tests/data/rows/fixtures holds.
+// Shows that every command gives a text the tokens of transformers' tokenizer(text), which tests/data/rows/fixtures holds.
 TEST_F(FineTuning, TextsBeginAndEndAsTheTokenizerHasThem) {
   std::ifstream in(test::data("rows/fixtures/expected.json"));
   const nlohmann::json text = nlohmann::json::parse(in)["cases"][0];

@@ -29,7 +29,7 @@ struct FirstMinutes : testing::Test {
 };
 using FirstMinutesMore = FirstMinutes;
 
-// Bytes that are not UTF-8 may occur in a path, a prompt, a pattern and the text itself.
+// Shows that bytes that are not UTF-8 may occur in a path, a prompt, a pattern and the text itself.
 TEST_F(FirstMinutes, AnyBytesGoThrough) {
   const std::string odd = "caf\xe9";
   at.write(odd + ".txt", at.read("text.txt") + odd);
@@ -51,7 +51,7 @@ TEST_F(FirstMinutes, AnyBytesGoThrough) {
   f = at.spillway({"generate", "--model", odd, "--prompt", odd, "--max-tokens", "3", "--json"});
   EXPECT_EQ(f.status, 0) << f.err;
   EXPECT_EQ(parsed(f)["tokens"].size(), 3u);
-  // The configuration that was written with such bytes can be read again.
+  // A config.json that was written with bytes that are not UTF-8 can be read again.
   at.write("again.json", at.read(odd + "/config.json"));
   f = at.spillway({"train", "--config", "again.json", "--out", "other", "--steps", "1"});
   EXPECT_EQ(f.status, 0) << f.err;
@@ -143,7 +143,7 @@ TEST_F(FirstMinutesMore, MoreStepsBendTheCurveAloudOrNotAtAll) {
 }
 
 TEST_F(FirstMinutes, TheTimeLimitCountsFromTheStart) {
-  // A limit of 59 minutes is over for an allocation that began an hour ago.
+  // A time limit of 59 minutes has passed for an allocation that began an hour ago.
   ::setenv("SLURM_JOB_START_TIME", std::to_string(std::time(nullptr) - 3600).c_str(), 1);
   const Finished f = at.spillway(small_run("run", 100'000, "64MiB", {"--time-limit", "59m"}));
   ::unsetenv("SLURM_JOB_START_TIME");
@@ -190,8 +190,8 @@ TEST_F(FirstMinutesMore, SelftestLeavesNothingAtCtrlC) {
   EXPECT_TRUE(fs::is_empty(at / "tmp"));
 }
 
-// After a run resumes with another placement, its earlier traffic is not part of its present one. status and metrics agree on the bytes per
-// day.
+// Shows that status and metrics agree on the bytes per day after a run resumes with another
+// placement. The traffic of the earlier placement is not part of the present one's.
 TEST_F(FirstMinutesMore, StatusIsOfThePlacementThereIsNow) {
   const Args nvme{"--nvme", "scratch", "--place-optimizer", "nvme"};
   Args first = small_run("run", 4, "64MiB", nvme), then = small_run("run", 8, "64MiB", {});

@@ -69,7 +69,7 @@ struct FourWaysRelease : testing::Test {
 
 TEST_F(FourWaysRelease, ByMpirun) {
   if (std::string(SPILLWAY_MPIEXEC).empty()) GTEST_SKIP() << "built without MPI";
-  // mpirun may be started by root and with fewer cores than ranks.
+  // Open MPI's variables below let mpirun be started by root and with fewer cores than ranks.
   for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"})
     ::setenv(name, "1", 1);
   ::setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 1);

@@ -42,11 +42,11 @@ TEST_F(GoingBack, ToAnEarlierCheckpointKeepsTheLaterOnesApart) {
   expect_says(at.spillway(back), 0, {"continues at step 4 of 7", "step-00000006.left", "step-00000008.left", "done: step 7"});
   EXPECT_TRUE(fs::exists(at / "run/checkpoints/step-00000008.left/model.safetensors"));
   EXPECT_TRUE(fs::exists(at / "run/checkpoints/step-00000007/model.safetensors"));
-  // The next start continues from there.
+  // The next start continues from step 7, at which the start with --resume ended.
   expect_says(at.spillway(with(changed, "--steps", "9")), 0, {"continues at step 7 of 9"});
 }
 
-// If the path holds other data, the run's position in its data means nothing. It is not trained on unless that is allowed.
+// Shows that other data at the run's path is not trained on unless that is allowed: the run's position means nothing in other data.
 TEST_F(GoingBack, OtherDataAtItsPathIsNotTakenForTheRuns) {
   ASSERT_EQ(at.spillway(to_step(4)).status, 0);
   const std::string text = at.read("text.txt"), config = at.read("run/config.json"), metrics = at.read("run/metrics.jsonl");
@@ -63,13 +63,13 @@ TEST_F(GoingBack, OtherDataAtItsPathIsNotTakenForTheRuns) {
   expect_says(at.spillway(to_step(8)), 0, {"continues at step 6 of 8"});  // the file holds the data of its last steps
   at.write("text.txt", text);
   expect_says(at.spillway(to_step(10)), 2, {"up to step 8"});
-  // A different sequence length cuts the rows differently, but the data are the same.
+  // With another sequence length the rows are cut differently, but the data are the same, so only the length has to be allowed.
   at.write("text.txt", text.substr(0, text.size() / 2));
   const Args longer = with(to_step(10, {"--allow-change", "sequence_length"}), "--sequence-length", "32");
   expect_says(at.spillway(longer), 0, {"continues at step 8 of 10"});
 }
 
-// A copy on a job's scratch disk, an absolute path or a symlink is the same data: contents count, not paths.
+// Shows that a copy on a job's scratch disk, an absolute path or a symlink is the same data: contents count, not paths.
 TEST_F(GoingBack, TheSameContentsAtAnotherPathAreTheSameRun) {
   ASSERT_EQ(at.spillway(to_step(4)).status, 0);
   for (const char* folder : {"job1", "job2"}) fs::create_directory(at / folder);
@@ -81,14 +81,14 @@ TEST_F(GoingBack, TheSameContentsAtAnotherPathAreTheSameRun) {
   expect_says(trained_on(6, "job1/other.txt"), 0, {"continues at step 4 of 6", "the same contents at another path: data", "done: step 6"});
   expect_says(trained_on(8, (at / "text.txt").string()), 0, {"continues at step 6 of 8"});
   expect_says(trained_on(10, "job2/link.txt"), 0, {"continues at step 8 of 10"});
-  // Other contents at another path are named in the message, and no file of the run changes.
+  // The message names the other contents at another path, and no file of the run changes.
   std::string changed = at.read("text.txt");
   std::reverse(changed.begin(), changed.end());
   at.write("job1/other.txt", changed);
   const std::string config = at.read("run/config.json"), contents = at.read("run/contents.json");
   expect_says(trained_on(12, "job1/other.txt"), 2, {"expected in --data", "got other contents in job1/other.txt", "--allow-change data"});
   EXPECT_EQ(at.read("run/config.json") + at.read("run/contents.json"), config + contents);
-  // Once allowed, the other contents belong to the run at once, even if the start that was allowed to use them saves nothing.
+  // Once they are allowed, the other contents belong to the run, even if the start that was allowed to use them saves nothing.
   const Args unsaved = with(to_step(12, {"--allow-change", "data", "--no-final-checkpoint"}), "--checkpoint-every", "100");
   expect_says(at.spillway(with(unsaved, "--data", "job1/other.txt")), 0, {"--data has other contents from step 11 on", "done: step 12"});
   expect_says(trained_on(12, "text.txt"), 2, {"got other contents in text.txt"});
@@ -97,7 +97,7 @@ TEST_F(GoingBack, TheSameContentsAtAnotherPathAreTheSameRun) {
   expect_says(trained_on(14, "job1/other.txt"), 2, {"got other contents in job1/other.txt"});
 }
 
-// Without --out the folder's name follows from the flags. The run is found even if the flags name the data by another path.
+// Shows that a run without --out is found even if the flags name the data by another path. Its folder's name follows from the flags.
 TEST_F(GoingBack, ARunWithoutOutIsFoundByItsContents) {
   const auto train = [&](int steps, const std::string& data) {
     Args args = with(to_step(steps), "--data", data);
@@ -111,8 +111,8 @@ TEST_F(GoingBack, ARunWithoutOutIsFoundByItsContents) {
   expect_says(train(4, "longer.txt"), 0, {"new run of 4 steps"});
 }
 
-// The model folder, its tokenizer and an adapter are compared by contents too. A run of an older version recorded no contents, so what its
-// paths hold now is compared.
+// Shows that the model folder, its tokenizer and an adapter are compared by contents too. A run
+// of an older version recorded no contents, so what its paths hold now is compared.
 TEST_F(GoingBack, AModelsFolderMayMove) {
   ASSERT_EQ(at.spillway(to_step(2)).status, 0);
   ASSERT_EQ(at.spillway({"export", "run", "--out", "model"}).status, 0);
@@ -130,7 +130,7 @@ TEST_F(GoingBack, AModelsFolderMayMove) {
   expect_says(tuned(8, "others"), 2, {"expected in --model", "got other contents in others"});
 }
 
-// A batch job that is requeued runs the same command again.
+// Shows that a command that names a checkpoint continues its own run when repeated, as by a batch job that is requeued.
 TEST_F(GoingBack, TheSameCommandGoesOnThoughItNamesACheckpoint) {
   ASSERT_EQ(at.spillway(to_step(8)).status, 0);
   const Args from_fourth = to_step(200, {"--resume", std::string(kFourth) + "/"}, "other");
@@ -145,7 +145,7 @@ TEST_F(GoingBack, TheSameCommandGoesOnThoughItNamesACheckpoint) {
   EXPECT_FALSE(mentions(again.err, ".left")) << again.err;
 }
 
-// A run without a checkpoint of its own starts again from the one that its command names, not from new weights.
+// Shows that a run without a checkpoint of its own starts again from the one that its command names, not from new weights.
 TEST_F(GoingBack, TheSameCommandGoesOnThoughTheRunDiedBeforeItSaved) {
   ASSERT_EQ(at.spillway(to_step(8)).status, 0);
   const Args from_fourth = with(to_step(7, {"--resume", kFourth}, "other"), "--checkpoint-every", "100");
@@ -155,7 +155,7 @@ TEST_F(GoingBack, TheSameCommandGoesOnThoughTheRunDiedBeforeItSaved) {
   expect_says(killed, 128 + SIGKILL, {"continues at step 4 of 2000"});
   ASSERT_FALSE(fs::exists(at / "other/checkpoints/step-00000100"));
   expect_says(at.spillway(from_fourth), 0, {"continues at step 4 of 7 from", kFourth, "done: step 7"});
-  // After its first own checkpoint the run does not need the named one, which its run may have removed.
+  // After its first own checkpoint the run does not need the named checkpoint, which the run that made it may have removed.
   fs::remove_all(at / kFourth);
   expect_says(at.spillway(with(from_fourth, "--steps", "9")), 0, {"continues at step 7 of 9 from the last checkpoint"});
 }
@@ -170,8 +170,8 @@ TEST_F(GoingBack, WithoutItsConfigARunIsNotGuessedAt) {
   expect_says(at.spillway(to_step(8)), 0, {"continues at step 4 of 8"});
 }
 
-// The second process is stopped while it plans, after it has looked for checkpoints. Meanwhile the first one, to which the run belongs,
-// saves another.
+// Stops the second process while it plans, after it has looked for checkpoints. Meanwhile
+// the first process, to which the run belongs, saves another checkpoint.
 TEST_F(GoingBack, WhatWasSavedWhileAStartPlannedIsNotPassedOver) {
   ASSERT_EQ(at.spillway(to_step(4)).status, 0);
   const int notices = ::inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
@@ -239,7 +239,7 @@ TEST_F(GoingBackOnNvme, AStateWhoseRunFolderIsGoneIsNotTakenWithOtherValues) {
       other, [&] { return at.metrics("run").size() >= 2; }, SIGKILL);
   EXPECT_TRUE(mentions(f.err, "new run") && mentions(f.err, "was made with other option values") && mentions(f.err, "set aside as "))
       << f.err;
-  // The run's values alone identify the state, even without the run's folder.
+  // The option values of the run alone identify its state on nvme, even without the run's folder.
   for (const auto& entry : fs::directory_iterator(at / "scratch")) {
     if (!mentions(entry.path().string(), ".aside-")) fs::remove_all(entry.path());
   }
@@ -253,7 +253,7 @@ TEST_F(GoingBackOnNvmeMore, AStateThatNotAllRanksHaveIsKept) {
   const Args two = {"--ranks", "2", "--pipeline-stages", "2"};
   ASSERT_EQ(at.spillway(to("straight", kSteps, two)).status, 0);
   kill_after(to("run", kSteps, two), 8);
-  // The folder of one rank is missing, as on another node or if a disk is not mounted.
+  // Moves the folder of one rank away, as if it were on another node or on a disk that is not mounted.
   for (const auto& entry : fs::directory_iterator(at / "scratch")) {
     if (entry.path().filename().string().ends_with("-rank1")) fs::rename(entry.path(), at / "unmounted");
   }

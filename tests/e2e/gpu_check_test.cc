@@ -104,7 +104,7 @@ TEST_F(GpuCheckReportRelease, ThreeCommandsMakeOneReport) {
   expect_rows(kTrainings, "ok");
   expect_row("llama-1.5b in 10GiB, foretold", "ok, 0.952 times");
   EXPECT_TRUE(mentions(report(), ", 400 TFLOP/s")) << report();
-  // Of a step's four kernels, two are in the range Forward 3, one in Backward 3, and one in no range.
+  // The fake profile has four kernels in a step: two in the range Forward 3, one in Backward 3, and one in no range.
   expect_row("kernels of gpt2-124m", "ok, 5.000 ms a step in kernels");
   for (const char* line : {"| Forward | 3.000 | 60.0 % |", "| Forward: norm_rows<float> | 1.000 | 20.0 % | 1 | 1000.0 |",
                            "| Backward: attend | 2.000 | 40.0 % | 1 | 2000.0 |"}) {
@@ -215,7 +215,7 @@ TEST_F(SoakGpuCheckReport, OneThatIsEndedInItsMidstIsSaidNotToBeDone) {
                             (place_ / "said").string() + " 2>&1";
   EXPECT_NE(std::system(ended.c_str()), 0);
   EXPECT_TRUE(mentions(report(), "so far: FAILED, it has not come to its end")) << report();
-  // Of nine seconds in all, each step gets one.
+  // The check has nine seconds in all, of which each step gets one.
   EXPECT_EQ(check("peers", "GPU_CHECK_TINY=9"), 1) << said();
   expect_row("a block's backward, llama-1.5b", "FAILED: no time was left for it");
 }
@@ -229,7 +229,7 @@ TEST_F(SoakGpuCheckReport, WritesIntoNoFolderThatIsNotIts) {
   EXPECT_TRUE(fs::exists(place_ / "out/thesis.tex") && !fs::exists(place_ / "out/report.md"));
 }
 
-// Runs this build's programs on an emulated GPU. Programs that measure nodes or compare many trainings would be too slow there.
+// Runs this build's programs on an emulated GPU. selftest and bench, which would be too slow there, do nothing and succeed.
 class GpuCheckOnEmulator : public GpuCheck {
  protected:
   void SetUp() override {
@@ -250,7 +250,7 @@ using GpuCheckOnEmulatorMore = GpuCheckOnEmulator;
 
 TEST_F(GpuCheckOnEmulator, TestsPass) {
   std::string listed = kListed;
-  place_.write("machine/share/expected_skips.txt", listed.erase(listed.find("parallel/")));  // that one trains every model there is
+  place_.write("machine/share/expected_skips.txt", listed.erase(listed.find("parallel/")));  // parallel's tests train every model
   EXPECT_EQ(check("tests", "GPU_CHECK_TINY=540"), 3) << said();
   EXPECT_TRUE(mentions(said(), " 0 failed, 1 absent, 0 cut short")) << said() << report();
   expect_rows({"tests of device", "tests of kernels", "tests of optim", "doctor", "memcheck of kernels", "initcheck of kernels"}, "ok");
@@ -263,7 +263,7 @@ TEST_F(GpuCheckOnEmulatorMore, TrainingsAndPeers) {
   expect_rows({"gpt2-tiny, 60 steps", "gpt2-tiny in fp16", "gpt2-tiny in tf32", "gpt2-124m on the GPU", "gpt2-124m, all state on the host",
                "gpt2-124m, attention by cuDNN", "the same bits in both", "llama-1.5b in 64MiB", "kernels of gpt2-124m"},
               "ok");
-  expect_rows({"gpt2-124m against matmul", "llama-1.5b against matmul"}, "absent: ");  // no rate of products is measured
+  expect_rows({"gpt2-124m against matmul", "llama-1.5b against matmul"}, "absent: ");  // no rate of matrix products is measured
   EXPECT_EQ(check("peers", "GPU_CHECK_TINY=1080"), 0) << said() << report();
   expect_row("llama-1.5b against PyTorch", "slow, not reached");
   expect_rows(kLooks, "ok");

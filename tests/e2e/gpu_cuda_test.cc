@@ -136,7 +136,7 @@ TEST_F(ProgramOnGpu, NcclWhereItCannotBeIsOneLine) {
 
 TEST_F(ProgramOnGpu, SaysHowMuchHostMemoryIsPageLocked) {
   if (query_gpus().gpus[0].name != "emulated") GTEST_SKIP() << "needs emulated GPUs, whose memory takes long to be locked";
-  ::setenv("SPILLWAY_EMULATED_REGISTER_MS", "1500", 1);  // for each of five pieces
+  ::setenv("SPILLWAY_EMULATED_REGISTER_MS", "1500", 1);  // delays the page-locking of each of five pieces
   const Finished f =
       at.spillway(training("run", 1, {"--place-parameters", "host", "--place-gradients", "host", "--place-optimizer", "host"}));
   ::unsetenv("SPILLWAY_EMULATED_REGISTER_MS");
@@ -152,7 +152,7 @@ TEST_F(ProgramOnGpu, DoctorLooksAtPeers) {
   ::setenv("SPILLWAY_EMULATED_PEERS", "lost", 1);
   const Finished doctor = at.spillway({"doctor"});
   EXPECT_TRUE(mentions(doctor.out, "copies lose data from cuda:0 to cuda:1")) << doctor.out;
-  // Emulated GPUs of different processes cannot use NCCL: it is tried, fails, and host memory is used instead.
+  // Emulated GPUs of different processes cannot use NCCL. The run tries NCCL, which fails, and then uses host memory.
   const Finished trained = at.spillway(training("run", 1, {"--ranks", "2", "--timeout", "10s"}));
   ::unsetenv("SPILLWAY_EMULATED_PEERS");
   EXPECT_EQ(trained.status, 0) << trained.err;

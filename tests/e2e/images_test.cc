@@ -70,7 +70,8 @@ TEST(KilledImagesRelease, GoOnWithTheBitsOfARunThatNeverStopped) {
     EXPECT_TRUE(final_file("nvme", file) == final_file("straight", file)) << file;
 }
 
-// In the last layers one element per channel is left of an image, so the blocks must not be timed with a single image.
+// Trains a ResNet-18 on small images. In its last layers one element per channel is left of an image, so the blocks must not be timed with
+// a single image.
 TEST(SmallImagesRelease, TrainResNet18) {
   Workplace at;
   std::filesystem::create_directory(at / "cifar");

@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kKills = 200;
 
-/// The files at and below a path, with their bytes; empty if nothing is there.
+/// Maps the files at and below a path to their bytes. The map is empty if nothing is there.
 using Tree = std::map<std::string, std::string>;
 
 struct SoakKilledWriters : testing::Test {
@@ -58,7 +58,7 @@ struct SoakKilledWriters : testing::Test {
     return std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin);
   }
 
-  /// Starts the command and kills it at a random instant within 1.1 times `whole`. Returns whether it was still running.
+  /// Starts the command and kills it at a random instant within 1.1 times `whole`. Returns true if the command was still running.
   bool kill_within(const Args& args, std::chrono::microseconds whole) {
     const auto begin = Clock::now();
     const std::chrono::microseconds after(random() % static_cast<unsigned>(whole.count() * 11 / 10));
@@ -68,9 +68,9 @@ struct SoakKilledWriters : testing::Test {
     return f.status != 0;
   }
 
-  /// Kills the command, whose `args` make it write the same bytes to `out` each time. If it replaces its earlier output, it is also killed
-  /// over that.
-  /// `is_whole` says whether what stands there is whole, where the bytes are not the same each time.
+  /// Kills the command, whose `args` make it write the same bytes to `out` each time. A command that replaces its earlier output is
+  /// also killed while it does so. `is_whole` tells whether an output is complete, for commands whose bytes differ from time to
+  /// time.
   void kill(const Args& args, const std::string& out, bool replaces = false, std::function<bool(const Tree&)> is_whole = {}) {
     const auto whole = time_of(args);
     const Tree want = tree(out);
@@ -123,13 +123,13 @@ TEST_F(SoakKilledWriters, Tokenize) {
 
 TEST_F(SoakKilledWriters, Report) {
   ASSERT_EQ(at.spillway(training("run")).status, 0);
-  // The page says when it was made.
+  // The report page says when it was made, so its bytes differ from time to time.
   kill({"report", "run", "--out", "report.html"}, "report.html", true,
        [](const Tree& got) { return got.size() == 1 && got.begin()->second.ends_with("</html>\n"); });
 }
 
-// A run is killed from its first byte on, while it writes the token cache, its folder and its checkpoint. The same command then comes to
-// the same numbers, and leaves the same files as a run that was never killed.
+// Kills a run from its first byte on, while it writes the token cache, its folder and its checkpoint. The same
+// command then comes to the same numbers, and leaves the same files as a run that was never killed.
 TEST_F(SoakKilledWriters, ARunAndItsDataCache) {
   ASSERT_EQ(at.spillway({"tokenize", "--data", "text.txt", "--train-vocab", "300", "--out", "vocabulary"}).status, 0);
   auto config = nlohmann::json::parse(std::ifstream(kData + "/gpt2-tiny/config.json"));
@@ -154,7 +154,7 @@ TEST_F(SoakKilledWriters, ARunAndItsDataCache) {
     while (kill_within(with(training("run", tokenized), "--model", "model"), whole)) ++killed;
     EXPECT_EQ(numbers_of(at.metrics("run")), numbers);
     EXPECT_TRUE(at.read("run/checkpoints/step-00000003/model.safetensors") == weights);
-    // After a kill between the last save and the removal of an older checkpoint there is one more, and it is whole.
+    // A kill between the last save and the removal of an older checkpoint leaves one more checkpoint, which is complete.
     std::vector<std::string> left = names("run");
     const auto more = std::erase_if(left, [](const std::string& name) { return name.starts_with("checkpoints/step-00000001/"); });
     EXPECT_EQ(left, of_run);

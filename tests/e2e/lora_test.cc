@@ -92,7 +92,7 @@ TEST_F(Adapters, AreWhatIsEvaluatedGeneratedAndExported) {
   EXPECT_FALSE(fs::exists(at / "merged/adapter_config.json"));
   EXPECT_NE(at.read("peft/adapter_config.json").find("\"fan_in_fan_out\": true"), std::string::npos);
   expect_ends(at.spillway({"generate", "--model", "run", "--tokenizer", "bytes", "--prompt", "a", "--max-tokens", "4", "--quiet"}));
-  // Training can start from a PEFT folder.
+  // Starts training from a PEFT folder.
   Args on = train("on", {"--adapter", "peft"});
   const auto lora = std::ranges::find(on, "--lora");
   on.erase(lora, lora + 4);
@@ -164,7 +164,7 @@ TEST_F(Adapters, BesideABaseInFewerBytesGoOnAndAreEvaluatedSo) {
   EXPECT_NE(other.err.find("base_weights"), std::string::npos) << other.err;
   expect_ends(at.spillway(first));
   EXPECT_TRUE(adapter("again") == adapter("run"));
-  // An adapter is evaluated on base weights of the kind that it was trained with, unless another kind is requested.
+  // An adapter is evaluated on base weights of the kind (quantized or not) that it was trained with, unless another kind is requested.
   const std::string evaluated_so = evaluated({"--model", "run"}).out;
   expect_ends(at.spillway({"export", "run", "--out", "peft"}));
   EXPECT_EQ(evaluated({"--model", "base", "--adapter", "peft", "--base-weights", "nf4"}).out, evaluated_so);

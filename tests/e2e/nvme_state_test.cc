@@ -50,7 +50,7 @@ struct KillInstants : NvmeState {
     return found[1].matched ? std::stol(found[1]) : -1;
   }
 
-  // If a kill interrupts a validation, the next start makes it up.
+  // Returns a command line with validations. If a kill interrupts a validation, the next start makes it up.
   static Args validating(const std::string& out, const std::string& overlap) {
     Args args = on_nvme(out, overlap);
     args.insert(args.end(), {"--validate-every", "3", "--validation-fraction", "0.1", "--validation-steps", "20"});
@@ -67,9 +67,9 @@ struct KillInstants : NvmeState {
     for (; kills < wanted; ++runs) {
       const std::string out = "killed-" + std::to_string(runs);
       const Args args = validating(out, overlaps[runs % 4]);
-      long told = -1;  // number of steps in metrics.jsonl when it died
+      long told = -1;  // number of steps in metrics.jsonl when the run died
       for (;;) {
-        // For three of four kills the delay is counted from the line that names the step, so that most runs get that far on any machine.
+        // For three of four kills the delay is counted from the line that names the step, so that most runs reach that step on any machine.
         const bool from_line = random() % 4 != 0;
         const auto after = std::chrono::microseconds(random() % static_cast<unsigned>(whole_us / 3));
         std::optional<Clock::time_point> counted_from;
@@ -81,7 +81,8 @@ struct KillInstants : NvmeState {
         const Finished f = at.spillway_until(args, now_is_the_time, SIGKILL);
         if (const auto step = stated_step(f.err)) {
           ++stated;
-          // A Step that waits for the next forward is committed there, and so is a clipped update, so one step may be lost.
+          // An optimizer Step that waits for the next forward is committed in that forward, and so is a clipped update, so one step may be
+          // lost.
           EXPECT_GE(*step, told > 1 ? told - (runs % 4 > 0) : -1) << f.err;
         }
         if (f.status == 0) break;
@@ -103,8 +104,8 @@ TEST_F(KillInstantsRelease, EveryRestartGoesOnWithTheSameBits) { kill(20); }
 using SoakKillInstants = KillInstants;
 TEST_F(SoakKillInstants, TwoHundredOfThem) { kill(200); }
 
-// The store keeps the loss scale. A loss averaged over only four tokens has large gradients, so it takes several steps to find a scale that
-// fits.
+// Shows that the store keeps the loss scale. A loss averaged over only four tokens has
+// large gradients, so it takes several steps to find a scale that fits.
 TEST_F(NvmeStateMore, AKilledFp16RunGoesOnWithItsLossScale) {
   const auto fp16 = [](const std::string& out) {
     Args args = on_nvme(out, "backward");
@@ -130,7 +131,7 @@ TEST_F(NvmeStateMore, AKilledFp16RunGoesOnWithItsLossScale) {
   EXPECT_TRUE(mentions(at.read("run/checkpoints/step-00000030/manifest.json"), "\"loss_scale\": " + last["loss_scale"].dump()));
 }
 
-// If any flag changes numbers or layout, a run that has no checkpoint is not started anew over its state.
+// Shows that a start with other flags is refused if it would leave the only state of a run behind, as there is no checkpoint.
 TEST_F(NvmeState, AStartWithOtherFlagsDoesNotLeaveTheOnlyState) {
   ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
   kill_after("run", 5);
@@ -167,7 +168,7 @@ TEST_F(NvmeState, AStartWithOtherFlagsDoesNotLeaveTheOnlyState) {
   expect_same_run("run", "straight");
 }
 
-// A change that is allowed may need another layout. The state is then saved as a checkpoint first, so nothing of it is lost.
+// Shows that nothing is lost if an allowed change needs another layout, because the state is first saved as a checkpoint.
 TEST_F(NvmeState, AnAllowedChangeOfTheLayoutGoesOnFromTheState) {
   for (const auto& [key, flag, value] :
        {std::tuple("moments", "--moments", "bf16"), {"freeze", "--freeze", "model.layers.0.*"}, {"ema", "--ema", "0.9"}}) {
@@ -200,7 +201,7 @@ TEST_F(NvmeStateMore, AfterABitThatFlipsTheSameCommandGoesOnFromItsCheckpoint) {
   ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
   Args args = on_nvme("run", "none");
   *std::find(args.begin(), args.end(), "100000") = "4";
-  // A save runs in the background, so the checkpoint appears some steps later.
+  // The save runs in the background, so the checkpoint of step 4 appears some steps later.
   const fs::path checkpoint = at / "run/checkpoints/step-00000004";
   const Finished killed = at.spillway_until(
       args, [&] { return at.metrics("run").size() >= 6 && fs::exists(checkpoint); }, SIGKILL);
@@ -213,7 +214,7 @@ TEST_F(NvmeStateMore, AfterABitThatFlipsTheSameCommandGoesOnFromItsCheckpoint) {
   expect_same_run("run", "straight");
 }
 
-// If one rank cannot use its state on nvme, no rank does.
+// Shows that no rank uses its state on nvme if one rank cannot use its own.
 TEST_F(NvmeStateMore, AfterABitOfOneRankThatFlipsAllGoOnFromTheCheckpoint) {
   const auto on_two = [](const std::string& out) {
     Args args = on_nvme(out, "none");
@@ -237,7 +238,8 @@ TEST_F(NvmeStateMore, AfterABitOfOneRankThatFlipsAllGoOnFromTheCheckpoint) {
   expect_same_run("run", "straight");
 }
 
-// The store is preallocated: a disk without room refuses it before step 1, and a disk that fills up later does not affect it.
+// Shows that a disk without room refuses the store before step 1, and that a disk that fills up later does not affect it: the store is
+// preallocated.
 TEST_F(NvmeState, AFullDiskRefusesTheStoreOrLeavesItAlone) {
   fs::create_directory(at / "small");
   if (::mount("tmpfs", (at / "small").c_str(), "tmpfs", 0, "size=64m") != 0) GTEST_SKIP() << "mounting a tmpfs is not permitted";
@@ -287,7 +289,7 @@ TEST_F(NvmeStateMore, TwoRunsOnOnePathDoNotMeet) {
   EXPECT_EQ(f.status, 75) << f.err;
 }
 
-// Over 2,000 steps with 20 checkpoints the memory, descriptors and store of the process must not grow.
+// Checks that the memory, descriptors and store of the process do not grow over 2,000 steps with 20 checkpoints.
 struct SoakLeak : NvmeState {
   struct Sample {
     double step, rss_mib;

@@ -87,7 +87,7 @@ TEST(OptimizerFlags, EightBitMomentsAreRefusedByName) {
   EXPECT_TRUE(mentions(f.err, "got lion: only AdamW supports --moments 8bit")) << f.err;
 }
 
-// The plan has host memory for the matrix or parameter that is updated as a whole, and GPU memory for Muon's products.
+// Shows that the plan has host memory for the matrix or parameter that is updated as a whole, and GPU memory for Muon's products.
 TEST(OptimizerFlags, WholesArePlannedBesideAGpu) {
   const Workplace at;
   for (const auto& [name, row] : {std::pair("muon", "matrix under way"), std::pair("adafactor", "parameter under way")}) {
@@ -105,7 +105,7 @@ TEST(OptimizerFlags, WholesArePlannedBesideAGpu) {
   }
 }
 
-// Two micro-batches of one rank are summed like one micro-batch on each of two ranks.
+// Compares one rank with two micro-batches to two ranks with one micro-batch each, whose gradients are summed in the same way.
 class WholesOverRanksMore : public testing::TestWithParam<const char*> {};
 
 TEST_P(WholesOverRanksMore, GoOnFromEachOthersCheckpoints) {

@@ -128,7 +128,7 @@ using OwnRanksMore = OwnRanks;
 
 using OwnRanksRelease = OwnRanks;
 
-// Every way to start the ranks gives the same bits.
+// Shows that every way to start the ranks gives the same bits.
 TEST_F(OwnRanksRelease, StartedByThemselvesByHandAndByFile) {
   const Finished own = at.spillway(training("own", {"--ranks", "2"}));
   ASSERT_EQ(own.status, 0) << own.err;
@@ -161,8 +161,8 @@ TEST_F(OwnRanks, ErrorOfAllIsSaidOnce) {
   EXPECT_EQ(end.err.find("missing.txt"), end.err.rfind("missing.txt")) << end.err;
 }
 
-// The signal goes to the parent process or to one rank. The runs would not end without it, and no number depends on the steps still to
-// come.
+// Sends the signal to the parent process or to one rank. The runs would not end
+// without a signal, and no number depends on the steps still to come.
 TEST_F(OwnRanksMore, SignalSavesAndTheSameCommandGoesOn) {
   const Args endless = {"--ranks", "2", "--lr-schedule", "constant", "--warmup-steps", "7"};
   for (const auto& [signal, to_one] : {std::pair(SIGTERM, false), {SIGINT, false}, {SIGUSR1, true}}) {
@@ -197,7 +197,7 @@ struct SoakOwnRanks : OwnRanks {};
 TEST_F(SoakOwnRanks, KilledTwentyTimes) { disturb_often(SIGKILL, 20, kTwoPipelines, "(SIGKILL)"); }
 TEST_F(SoakOwnRanks, StoppedTwentyTimes) { disturb_often(SIGSTOP, 20, kTwoPipelines, "was stopped (SIGSTOP)"); }
 
-// The two nodes share nothing but files. Their rendezvous is given by variables and by --rendezvous.
+// Trains on two nodes that share nothing but files. Their rendezvous is given by variables and by --rendezvous.
 TEST_F(OwnRanksRelease, TwoNodesOverTcp) {
   constexpr int kSteps = 40;
   ASSERT_EQ(at.spillway(training("own", {"--ranks", "2"}, kSteps)).status, 0);

@@ -19,7 +19,7 @@ struct RanksOfMpi : testing::Test {
   Workplace at;
   RanksOfMpi() {
     at.write_text("text.txt", 60000);
-    // mpirun may be started by root and with fewer cores than ranks.
+    // Open MPI's variables below let mpirun be started by root and with fewer cores than ranks.
     for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"})
       ::setenv(name, "1", 1);
     ::setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 1);
@@ -111,7 +111,7 @@ TEST_F(RanksOfMpiMore, ARunGoesOnWithOtherNumbersOfRanks) {
   EXPECT_EQ(std::distance(fs::directory_iterator(at / "scratch"), {}), 0) << "nothing stays behind";
 }
 
-// One rank gets a signal. All ranks save after the same step, and the run continues from there as if nothing had happened.
+// Sends a signal to one rank. All ranks save after the same step, and the run continues from that step as if nothing had happened.
 TEST_F(RanksOfMpi, ASignalToOneRankStopsAll) {
   ranks(2);
   int told = 0;
@@ -132,7 +132,7 @@ TEST_F(RanksOfMpi, ASignalToOneRankStopsAll) {
   EXPECT_TRUE(state("run", steps + 2) == state("straight", steps + 2));
 }
 
-// A rank dies at a random instant, again and again. The run continues from nvme and ends with the bits of an undisturbed run.
+// Kills a rank at a random instant, again and again. The run continues from nvme and ends with the bits of an undisturbed run.
 struct KilledRanks : RanksOfMpi {
   // Kills a rank of each run `deaths` times.
   void kill_each(int deaths) {

@@ -20,10 +20,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Ranks that are threads. Ranks that are processes share a file of 16 MiB, which tests with a limit on file sizes forbid.
+// Makes ranks threads. Ranks that are processes share a file of 16 MiB, which tests with a limit on file sizes forbid.
 const Args kTwoThreads = {"--ranks", "2", "--communicator", "local"};
 
-// Returns the parent of a running process; nothing if it has ended, even if nobody has waited for it yet.
+// Returns the parent of a running process, or nothing if the process has ended, even if nobody has waited for it yet.
 std::optional<pid_t> parent_of(pid_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   std::string stat;
@@ -124,7 +124,7 @@ struct Rehearse : testing::Test {
     other.join();
     return f;
   }
-  // Once the file `said` exists, the processes that the program started can write no large file.
+  // Returns a function that, once the file `said` exists, limits the processes that the program started to small files.
   std::function<bool()> small_files_from(const std::string& said) const {
     return [this, said] {
       if (!fs::exists(in(said))) return false;
@@ -181,7 +181,7 @@ TEST_F(RehearseRelease, StartedByOneWhoHearsOfNoChild) {
   expect_nothing_left();
 }
 
-// Validation, a sample and histograms happen once each, at the rehearsal's last step, and the sample uses the user's prompt.
+// Shows that validation, a sample and histograms happen once each, at the rehearsal's last step. The sample uses the user's prompt.
 TEST_F(RehearseRelease, ValidatesSamplesAndCountsWhereTheRunDoes) {
   std::string said;
   bool counted = false;
@@ -201,7 +201,7 @@ TEST_F(RehearseRelease, ValidatesSamplesAndCountsWhereTheRunDoes) {
   expect_nothing_left();
 }
 
-// A rehearsal with another warm-up than requested would have another learning rate curve.
+// Shows that --warmup-steps 0 can be rehearsed. With another warm-up the rehearsal would have another learning rate curve.
 TEST_F(RehearseRelease, WithoutAWarmUp) {
   const Finished f = at.spillway(rehearsal({"--warmup-steps", "0"}));
   EXPECT_EQ(f.status, 0) << f.err;
@@ -240,7 +240,7 @@ TEST_F(RehearseRelease, GivesASignOfLife) {
   EXPECT_TRUE(mentions(f.err, "rehearsal: the first step: 5.0 s so far")) << f.err;
 }
 
-// If a launcher started the ranks, all of them would have to rehearse, so it is refused.
+// Shows that a rehearsal is refused if a launcher started the ranks, because all of them would have to rehearse.
 TEST_F(Rehearse, UnderALauncherIsRefused) {
   at.before_start([] {
     for (const auto& [name, value] : {std::pair("RANK", "0"),
@@ -257,7 +257,7 @@ TEST_F(Rehearse, UnderALauncherIsRefused) {
   expect_nothing_left();
 }
 
-// The rehearsal repeats the whole message of the run, including the table after its first line.
+// Shows that the rehearsal repeats the whole message of the run, including the table after its first line.
 TEST_F(Rehearse, WhatCannotBeginIsCaught) {
   const Args args = with(rehearsal(), "--device-memory", "1MiB");
   const Finished f = at.spillway(args);
@@ -280,7 +280,8 @@ TEST_F(RehearseRelease, ARankThatDiesIsCaught) {
   expect_caught(f, 6, "", "killed by signal 9 (SIGKILL)");
 }
 
-// A training run only warns if a save fails. The rehearsed run is asked to stop, and then its last save fails too.
+// Shows that a rehearsal reports a save that fails, of which a training run only warns. The rehearsed run is asked to stop, and then its
+// last save fails too.
 TEST_F(RehearseRelease, ASaveOnTheWayThatFailsIsCaught) {
   at.before_start([] {
     const rlimit small{4 << 20, 4 << 20};
@@ -290,7 +291,7 @@ TEST_F(RehearseRelease, ASaveOnTheWayThatFailsIsCaught) {
   expect_caught(at.spillway(rehearsal(kTwoThreads)), 5, "a save during training, then kill -9: expected a checkpoint", "File too large");
 }
 
-// Another process kills the rehearsed run before it has saved.
+// Lets another process kill the rehearsed run before it has saved.
 TEST_F(RehearseRelease, OneThatIsKilledBeforeItSavesIsCaught) {
   const Finished f = while_watching(rehearsal(), [&] {
     const std::vector<pid_t> started = fs::exists(in("killed.txt")) ? children_of(at.pid()) : std::vector<pid_t>();
@@ -376,8 +377,8 @@ TEST_F(RehearseMore, CtrlCLeavesNothing) {
   }
 }
 
-// Processes started by a killed rehearsal die with it. The next rehearsal removes its leftovers, even on scratch paths that it does not use
-// itself.
+// Shows that processes started by a killed rehearsal die with it. The next rehearsal removes
+// its leftovers, even on scratch paths that the next one does not use.
 TEST_F(RehearseRelease, AfterOneThatWasKilled) {
   std::vector<pid_t> started;
   const Finished killed = at.spillway_until(

@@ -24,7 +24,7 @@ Args right_command(const std::string& out) {
                     "--place-parameters", "nvme", "--place-gradients", "nvme", "--place-optimizer", "nvme"});
 }
 
-// A way to start the run again. `status` is the exit status of its refusal; 0 means that it may run until it is killed.
+// Describes a way to start the run again. `status` is the exit status of its refusal; 0 means that it may run until it is killed.
 struct Way {
   const char* name;
   int status;
@@ -97,8 +97,8 @@ class RestartLoop : public testing::Test {
     return all;
   }
 
-  // Damages the newest checkpoint if a whole one exists before it. The last step's is left alone: a finished run is not read any more, but
-  // inspect --verify would.
+  // Damages the newest checkpoint if a whole one exists before it. The checkpoint of the last step is left
+  // alone, because a finished run is not read any more, but inspect --verify would read it.
   void flip_newest() {
     const std::vector<fs::path> all = checkpoints();
     if (all.size() < 2 || all.back() == flipped_ || number_after(all.back().string(), "step-") == kSteps) return;
@@ -109,7 +109,7 @@ class RestartLoop : public testing::Test {
     at.write(name, bytes);
   }
 
-  // Returns the step of the newest whole checkpoint. No later start may begin before it.
+  // Returns the step of the newest whole checkpoint. No later start may begin before that step.
   int newest_whole() const {
     std::vector<fs::path> all = checkpoints();
     if (!all.empty() && all.back() == flipped_) all.pop_back();
@@ -118,7 +118,7 @@ class RestartLoop : public testing::Test {
 
   void start(const Way& way) {
     const int whole = newest_whole();
-    if (way.status == 2 && whole == 0) return;  // it is refused for the run's state; without one it would start a run of its own
+    if (way.status == 2 && whole == 0) return;  // without a whole checkpoint such a start would not be refused
     const auto pause = std::chrono::milliseconds(way.status != 0 ? 60'000 : random_() % 1500);
     const auto begin = std::chrono::steady_clock::now();
     const Finished f = at.spillway_until(
@@ -127,7 +127,7 @@ class RestartLoop : public testing::Test {
     if (way.status != 0) {
       EXPECT_TRUE(f.status == way.status || f.status == 0) << way.name << ": " << f.status << "\n" << said_;
     } else if (f.status == 2 && mentions(f.err, "is the only saved state of the run in run")) {
-      EXPECT_EQ(whole, 0) << way.name << "\n" << said_;  // it would abandon a state on nvme for which there is no checkpoint
+      EXPECT_EQ(whole, 0) << way.name << "\n" << said_;  // the start would abandon a state on nvme without a checkpoint
     } else {
       EXPECT_TRUE(f.status == 0 || f.status == 128 + SIGKILL) << way.name << ": " << f.status << "\n" << said_;
     }
@@ -150,8 +150,8 @@ class RestartLoop : public testing::Test {
     }
   }
 
-  // Each step's line equals that of the undisturbed run. A state that was set aside and comes back may be ahead of the lines, which the
-  // program says.
+  // Checks that each step's line equals that of the undisturbed run. A state that was set
+  // aside and comes back may be ahead of the lines; the program then says so.
   void expect_numbers() const {
     const std::vector<std::string> want = numbers_of(at.metrics("straight")), got = numbers_of(at.metrics("run"));
     size_t next = 0, missing = 0;

@@ -71,8 +71,8 @@ TEST_F(Restart, ARefusedOneLeavesTheStateAlone) {
   expect_right_one_goes_on(right);
 }
 
-// The killed run's store does not fit these starts, but there is a checkpoint to use. The store is set aside, as they say and doctor lists,
-// and is used again by a start that it fits.
+// Shows that a killed run's store is set aside by starts whose layout it does not fit, if there is a checkpoint
+// to use. The starts say so, doctor lists the store, and a start that it fits uses it again.
 TEST_F(RestartMore, OneOfAnotherLayoutSetsTheStateAside) {
   ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
   const Args right = on_nvme("run", "none");
@@ -85,8 +85,8 @@ TEST_F(RestartMore, OneOfAnotherLayoutSetsTheStateAside) {
   expect_right_one_goes_on(right);
 }
 
-// Gradients and activations need not survive a restart, so another start may place them elsewhere, and a plan from new measurements may
-// choose to.
+// Shows that a start may place gradients and activations elsewhere, since they need not
+// survive a restart. A plan from new measurements may choose to do so.
 TEST_F(RestartMore, OneThatPlacesGradientsOrActivationsElsewhereGoesOn) {
   ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
   const Args right = with(on_nvme("run", "none"), "--place-activations", "nvme");
@@ -120,7 +120,7 @@ TEST_F(RestartMore, PathsInAnotherOrderOrLessOfThemSetTheStateAside) {
   for (const char* path : {"scratch/a", "scratch/b"}) EXPECT_TRUE(fs::is_empty(at / path)) << path;
 }
 
-// A start on other ranks uses other folders, and would leave behind the only state of the run.
+// Shows that a start on another number of ranks is refused: it uses other folders and would leave behind the only state of the run.
 TEST_F(RestartMore, OneOnOtherRanksLeavesTheStateOfTheseAlone) {
   const auto of = [](const std::string& out, const char* ranks) {
     return with(with(on_nvme(out, "none"), "--global-batch-size", "2"), "--ranks", ranks);
@@ -136,7 +136,7 @@ TEST_F(RestartMore, OneOnOtherRanksLeavesTheStateOfTheseAlone) {
 TEST_F(Restart, AStoreOfANewerProgramStaysAsItIs) {
   const Args right = on_nvme("run", "none");
   kill_after(right, kKilledAfter);
-  // The file gets a newer version number and a header checksum that fits, as a newer program would have written it.
+  // The store's file gets a newer version number and a header checksum that fits, as if a newer program had written it.
   const fs::path file = store();
   std::string page(4096, '\0');
   std::fstream(file, std::ios::in | std::ios::binary).read(page.data(), 4096);
@@ -151,7 +151,7 @@ TEST_F(Restart, AStoreOfANewerProgramStaysAsItIs) {
   EXPECT_EQ(fs::file_size(file), bytes);
 }
 
-// flock fails as on Lustre without it: the run says so, still locks both folders, and what a kill leaves does not block the next start.
+// Makes flock fail, as on Lustre without it. The run says so and still locks both folders, and a kill leaves no lock for the next start.
 TEST_F(RestartMore, WithoutFlockAFileNamesTheHolder) {
   ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
   at.before_start([] { forbid(SYS_flock, ENOSYS); });
@@ -163,7 +163,7 @@ TEST_F(RestartMore, WithoutFlockAFileNamesTheHolder) {
       [&] {
         if (at.metrics("run").size() < kKilledAfter) return false;
         said = at.read("stderr.txt");
-        ::kill(at.pid(), SIGSTOP);  // so that it cannot end before the second one looks
+        ::kill(at.pid(), SIGSTOP);  // stops the first process before the second one looks
         second = at.spillway(right);
         return true;
       },

@@ -24,7 +24,7 @@ TEST(SelftestRelease, FindsTheSameBits) {
   EXPECT_EQ(count(run.out, "reference"), 8) << "of gpt2-tiny and three other kinds, on one data-parallel rank and two";
 }
 
-// A script stands for the program: it runs it and then overwrites a byte of the weights in one cell's checkpoint.
+// Puts a script in the program's place, which runs it and then overwrites a byte of the weights in one cell's checkpoint.
 TEST(SoakSelftest, SaysWhichBitsDiffer) {
   Workplace place;
   place.write("faulty.sh", "#!/bin/bash\n" SPILLWAY_PROGRAM

@@ -66,7 +66,7 @@ TEST_F(Sharded, RefusedCombinationsAreOneMessage) {
   EXPECT_EQ(missing.err.find("none.txt"), missing.err.rfind("none.txt")) << missing.err;
 }
 
-// The data take much longer to evaluate than the test needs to see that it has begun.
+// Kills a rank during an evaluation, for which there are enough data that the test can see that it has begun.
 TEST_F(Sharded, ADeadRankEndsAll) {
   train();
   at.write_text("long.txt", 20'000'000);
@@ -88,7 +88,7 @@ TEST_F(Sharded, ADeadRankEndsAll) {
   EXPECT_FALSE(mentions(end.err, "the same command again"));
 }
 
-// A matrix of 128 MiB, which is a hole in its file, is exported by a process that may use 64 MiB.
+// Shows that export holds no tensor: a process limited to 64 MiB exports a matrix of 128 MiB, which is a hole in its file.
 using ShardedRelease = Sharded;
 TEST_F(ShardedRelease, ExportHoldsNoTensor) {
   constexpr int kVocabulary = 1 << 18, kWidth = 128;

@@ -61,7 +61,7 @@ TEST(SoakKill, AnyInstantGivesTheSameBits) {
   std::cout << kills << " kills over " << runs << " runs\n";
 }
 
-// gpt2-355m has 5.3 GiB of training state. It trains within 1.5 GiB if everything is on nvme.
+// Shows that gpt2-355m, which has 5.3 GiB of training state, trains within 1.5 GiB if everything is on nvme.
 TEST(SoakLarge, A355mModelInACgroupOf1536MiB) {
   const fs::path cgroup = "/sys/fs/cgroup/memory/spillway-soak";
   std::error_code error;

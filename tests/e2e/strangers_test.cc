@@ -80,7 +80,7 @@ void be_strange(const Descriptor& one, size_t kind) {
   if (receive_words(one, deadline_in(0.1), why)) send_words(one, words, soon());
 }
 
-// Connects strangers to all `doors` and returns their number. Some of them stay connected to the end.
+// Connects strangers to the listening sockets `doors` and returns their number. Some of them stay connected to the end.
 int crowd(const std::vector<SocketAddress>& doors, int at_each, std::vector<Descriptor>& staying) {
   int came = 0;
   for (int k = 0; k < at_each; ++k) {
@@ -160,7 +160,7 @@ TEST_F(Strangers, AtEveryDoorChangeNothing) {
   std::vector<SocketAddress> doors = doors_of_rank(1);
   EXPECT_EQ(doors.size(), 2u);
   int came = crowd(doors, 100, staying);
-  kill(guest, SIGSTOP);  // so that rank 0 waits for it
+  kill(guest, SIGSTOP);  // keeps rank 0 waiting for rank 1
   at.write("go", "");
   const std::vector<SocketAddress> of_rank_0 = doors_of_rank(0);
   EXPECT_EQ(of_rank_0.size(), 3u);

@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <regex>
 
-#include "app/node/calibration.h"
 #include "tests/e2e/support_nvme_run.h"
+#include "trainer/node/calibration.h"
 
 namespace spillway::test::stripes_test {
 namespace {
@@ -19,15 +19,15 @@ struct NvmeStripes : NvmeRun {
   void measured(double first, double second) {
     const fs::path cache = at / "cache";
     at.before_start([cache] { ::setenv("XDG_CACHE_HOME", cache.c_str(), 1); });
-    const app::Host host{.environment = [&](const char* name) {
+    const trainer::Host host{.environment = [&](const char* name) {
       return std::string_view(name) == "XDG_CACHE_HOME" ? std::optional(cache.string()) : std::nullopt;
     }};
-    std::vector<app::BenchRow> rows;
+    std::vector<trainer::BenchRow> rows;
     for (const auto& [path, rate] : {std::pair("a", first), std::pair("b", second)}) {
       fs::create_directory(at / path);
       rows.push_back({.name = "disk.mixed", .path = fs::canonical(at / path), .value = rate * 1e9, .unit = "bytes/s"});
     }
-    app::save_bench_rows(rows, host);
+    trainer::save_bench_rows(rows, host);
   }
   Args on_two(const std::string& out) const {
     Args args = on_nvme(out, "none", "a");
@@ -38,7 +38,7 @@ struct NvmeStripes : NvmeRun {
     return at.spillway_until(
         on_two(out), [&] { return at.metrics(out).size() >= 5; }, SIGKILL);
   }
-  // Returns the ratio of the two files' data, without the tables of the first file.
+  // Returns the ratio of the two files' sizes. The first file's tables count too, but are small against the data.
   double ratio() const { return static_cast<double>(fs::file_size(store("a"))) / static_cast<double>(fs::file_size(store("b"))); }
 };
 using NvmeStripesMore = NvmeStripes;

@@ -25,7 +25,8 @@ namespace {
 namespace fs = std::filesystem;
 using Filter = std::vector<sock_filter>;
 
-// This is the kernel's EXT4_IOC_SHUTDOWN, which no user space header declares: afterwards every access to the file system fails with EIO.
+// This ioctl is the kernel's EXT4_IOC_SHUTDOWN, which no user space header declares. After it, every access to the file system fails with
+// EIO.
 constexpr unsigned long kExt4Shutdown = _IOR('X', 125, __u32);
 constexpr __u32 kWithoutFlush = 2;
 
@@ -47,7 +48,7 @@ void install(Filter filter) {
 
 }  // namespace
 
-// The fourth argument of these calls is the offset. Stores in these tests end below 4 GiB, so comparing its lower half is enough.
+// The fourth argument of pread64 and pwrite64 is the offset. Stores in these tests end below 4 GiB, so its lower half is enough.
 void fail_beyond(i64 offset, int error_number) {
   Filter filter;
   add_refusal(filter, SYS_io_uring_setup, ENOSYS);

@@ -14,19 +14,19 @@ namespace spillway::test {
 void fail_beyond(i64 offset, int error_number);
 /// Makes every open with O_DIRECT fail with EINVAL.
 void refuse_direct_io();
-/// Sets RLIMIT_MEMLOCK to `bytes`. It binds a root process too, since the program loses CAP_IPC_LOCK.
+/// Sets RLIMIT_MEMLOCK to `bytes`. The limit binds a root process too, since the program loses CAP_IPC_LOCK.
 void limit_locked_memory(i64 bytes);
 
-/// A mounted ext4 file system on a loop device over a file of its own.
+/// Holds a mounted ext4 file system on a loop device over a file of its own.
 class LoopDisk {
  public:
   LoopDisk(const std::filesystem::path& image, const std::filesystem::path& mounted_at, i64 bytes);
   ~LoopDisk();
   LoopDisk(const LoopDisk&) = delete;
   LoopDisk& operator=(const LoopDisk&) = delete;
-  /// Returns "" if the disk exists, else why this machine cannot make one.
+  /// Returns "" if the disk exists, and otherwise why this machine cannot make one.
   const std::string& why_not() const { return why_not_; }
-  /// From now on everything on the disk fails, as if the drive had been pulled out.
+  /// Makes everything on the disk fail from now on, as if the drive had been pulled out.
   void vanish();
 
  private:

@@ -32,7 +32,7 @@ struct NvmeRun : testing::Test {
     }
   }
 
-  // Returns the store's file of the only run that has one in that scratch folder; an empty path if there is none yet.
+  // Returns the store's file of the only run that has one in that scratch folder, or an empty path if there is none yet.
   std::filesystem::path store(const std::string& scratch = "scratch") const {
     std::error_code none_yet;
     for (const auto& folder : std::filesystem::directory_iterator(at / scratch, none_yet)) return folder.path() / "tiles";

@@ -17,7 +17,7 @@ struct Finished {
   std::string out, err;
 };
 
-/// A new folder to run programs in, which is removed at the end.
+/// A Workplace is a new folder to run programs in, which is removed at the end.
 class Workplace {
  public:
   const std::filesystem::path& path() const { return folder_.path(); }

@@ -83,7 +83,7 @@ class OnTerminal : public testing::Test {
  protected:
   OnTerminal() { at.write_text("text.txt", 60000); }
   ~OnTerminal() override {
-    if (pid_ > 0) ::kill(pid_, SIGKILL);  // if a test failed half way
+    if (pid_ > 0) ::kill(pid_, SIGKILL);  // a test that failed half way leaves the program running
     finish();
   }
 
@@ -101,7 +101,7 @@ class OnTerminal : public testing::Test {
     ::execv(argv[0], argv.data());
     ::_exit(127);
   }
-  // Returns whether a step is under way or done: the program reports a long step while it runs, and metrics appear after the first.
+  // Returns true if a step is in progress or done: the program reports a long step while it runs, and metrics appear after the first step.
   bool in_a_step() const { return shows("step 1 of 100000") || !at.metrics("run").empty(); }
   // Reads the program's output until `when` holds or the program ends. Returns false after `seconds`.
   bool read_until(const std::function<bool()>& when, double seconds = 60) {
@@ -119,7 +119,7 @@ class OnTerminal : public testing::Test {
     return true;
   }
   void press(char key) const { ASSERT_EQ(::write(terminal_, &key, 1), 1); }
-  // Returns the program's exit status. Its output is read to the end, however long a busy machine takes, since nobody reads it later.
+  // Returns the program's exit status. The program's output is read to the end, however long that takes, since nobody reads it later.
   int finish() {
     if (pid_ <= 0) return -1;
     read_until([] { return false; }, 600);
@@ -135,7 +135,7 @@ class OnTerminal : public testing::Test {
   }
   bool shows(const std::string& what) const { return mentions(screen.text(), what); }
 
-  // Returns whether the line that is being refreshed shows `what`.
+  // Returns true if the line that is being refreshed shows `what`.
   bool shows_now(const std::string& what) const { return mentions(screen.lines().back(), what); }
 
   Workplace at;
@@ -166,7 +166,7 @@ TEST_F(OnTerminal, ValidationAndTimesStandWhole) {
       EXPECT_EQ(line.size(), std::string("  validation loss 5.1234").size()) << line;
     }
   }
-  // One word, behind its indent, is longer than a line: the call that loads the result.
+  // Only one word, behind its indent, is longer than a line: the call that loads the result.
   const std::string word = "transformers.AutoModelForCausalLM.from_pretrained(\"" + (at / "run/checkpoints/step-00000030").string() + "\")";
   EXPECT_EQ(screen.wraps(), static_cast<int>((6 + word.size() - 1) / kColumns)) << "lines end between words\n" << screen.text();
   EXPECT_EQ(validations, 3) << screen.text();
@@ -174,7 +174,7 @@ TEST_F(OnTerminal, ValidationAndTimesStandWhole) {
   EXPECT_TRUE(shows("done: step 30, loss "));
 }
 
-// top redraws the whole screen until a key is pressed; the run continues.
+// Shows that top redraws the whole screen until a key is pressed, and that the run continues.
 TEST_F(OnTerminal, TopShowsARunAndEndsAtAKey) {
   std::atomic<bool> seen = false;
   std::jthread running([&] {
@@ -209,7 +209,7 @@ TEST_F(OnTerminal, CtrlCIsAnsweredAtOnceAndTheSameCommandGoesOn) {
   start(endless);
   ASSERT_TRUE(read_until([&] { return at.metrics("run").size() >= 5; })) << screen.text();
   press(kCtrlC);
-  // The answer may arrive from the terminal in pieces.
+  // The answer to Ctrl-C may arrive from the terminal in pieces.
   EXPECT_TRUE(read_until([&] { return shows("press Ctrl-C again to leave without saving"); }, 5)) << screen.text();
   EXPECT_TRUE(shows("stopping after this step (about ")) << screen.text();
   EXPECT_EQ(finish(), 75) << screen.text();
@@ -250,7 +250,7 @@ TEST_F(OnTerminalMore, ASecondCtrlCOfRanksLeavesWithALine) {
   EXPECT_TRUE(mentions(at.read("run/log.txt"), "without saving"));
 }
 
-// Ctrl-C is pressed while blocks are timed or weights are initialised.
+// Presses Ctrl-C while blocks are timed or weights are initialised. The program must answer then too.
 TEST_F(OnTerminalRelease, CtrlCBeforeTheFirstStepIsAnsweredToo) {
   const Args slow = {"train",
                      "--model",
@@ -281,7 +281,7 @@ TEST_F(OnTerminalRelease, CtrlCBeforeTheFirstStepIsAnsweredToo) {
   EXPECT_FALSE(std::filesystem::exists(at / "run/metrics.jsonl"));
 }
 
-// Work that takes longer than five seconds says what it is doing.
+// Shows that work that takes longer than five seconds says what it is doing.
 using SoakOnTerminal = OnTerminal;
 TEST_F(SoakOnTerminal, ValidationGivesASignOfLife) {
   at.write_text("text.txt", 2'000'000);

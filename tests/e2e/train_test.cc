@@ -87,7 +87,7 @@ TEST_F(Training, KilledRunGoesOnWithTheSameBits) {
   ASSERT_EQ(f.status, 128 + SIGKILL) << "the run ended before it could be killed: " << f.err;
   const Finished rest = at.spillway(killed);
   ASSERT_EQ(rest.status, 0) << rest.err;
-  // A save runs beside the next steps, so the one of step 9 may or may not have ended.
+  // A save runs beside the next steps, so the save of step 9 may or may not have ended.
   EXPECT_TRUE(mentions(rest.err, "continues at step 6 of 20") || mentions(rest.err, "continues at step 9 of 20") ||
               mentions(rest.err, "continues at step 12 of 20") || mentions(rest.err, "continues at step 15 of 20"))
       << rest.err;
@@ -115,8 +115,8 @@ TEST_F(Training, StopsAtASignalAndGoesOnUnderAnotherPlacement) {
               at.read("straight/checkpoints/step-00000020/model.safetensors"));
 }
 
-// Each validation has some 40 micro-batches, so the signal arrives during one or in the step before it. In both cases the next thing is a
-// save.
+// Each validation has some 40 micro-batches, so the signal arrives during a
+// validation or in the step before one. In both cases a save comes next.
 TEST_F(Training, ASignalBreaksAValidationOffAndTheNextStartMakesItUp) {
   at.write_text("held-out.txt", 5000);
   const Args more{"--validation-data", "held-out.txt", "--validate-every", "1"}, args = with(spilled("run", 4), more);
@@ -136,7 +136,8 @@ TEST_F(Training, ASignalBreaksAValidationOffAndTheNextStartMakesItUp) {
   }
 }
 
-// A loss averaged over four tokens has gradients beyond fp16 at first; the loss scale is halved until they fit.
+// Shows that an fp16 run goes on with its loss scale. A loss averaged over four tokens has gradients beyond fp16 at first; the loss scale
+// is halved until they fit.
 TEST_F(Training, AnFp16RunStopsAndGoesOnWithItsLossScale) {
   const auto fp16 = [](Args args) {
     *std::find(args.begin(), args.end(), "gpt2-tiny") = "llama-tiny";
@@ -210,7 +211,7 @@ TEST_F(Training, CorruptCheckpointIsADataError) {
   EXPECT_TRUE(mentions(f.err, "optimizer.safetensors")) << f.err;
 }
 
-// The disk fills up during training: the save fails with a warning, the run continues, and the previous checkpoint stays.
+// Fills the disk during training: the save fails with a warning, the run continues, and the previous checkpoint stays.
 TEST_F(Training, AFullDiskLosesNoCheckpoint) {
   fs::create_directory(at / "small");
   if (::mount("tmpfs", (at / "small").c_str(), "tmpfs", 0, "size=64m") != 0) GTEST_SKIP() << "mounting a tmpfs is not permitted";

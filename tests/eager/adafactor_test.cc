@@ -1,15 +1,15 @@
-// The eager optimizer with Adafactor: it follows PyTorch's trajectories, and its state can be saved and loaded under PyTorch's names and
-// shapes.
+// Tests the eager optimizer (loss.backward(), optimizer.step()) with Adafactor: it follows
+// PyTorch's trajectories, and its state is saved and loaded under PyTorch's names and shapes.
 #include <gmock/gmock.h>
 
 #include <cmath>
 #include <fstream>
 
 #include "autograd/tape.h"
-#include "data/safetensors.h"
+#include "data/safetensors/safetensors.h"
 #include "eager/optimizer.h"
-#include "ops/operators.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/operators.h"
+#include "ops/rows/reduce.h"
 #include "tensor/create.h"
 #include "tests/optim/support_reference.h"
 #include "tests/support/temporary_folder.h"
@@ -22,7 +22,7 @@ using optim::AdafactorSettings;
 
 constexpr AdafactorSettings kSettings{.lr = 0.01, .weight_decay = 0.1};
 
-// Tensor number i of the file, with its gradients.
+// Holds tensor number i of the reference file as a parameter, together with its gradients of all steps.
 template <class T>
 struct Weight {
   Weight(int i, const Shape& shape)
@@ -64,8 +64,8 @@ double distance(int i, const AdafactorSettings& settings, double gradient_factor
   return worst;
 }
 
-// PyTorch's own f32 run differs from its f64 run by 7e-7 (the file's max_f32_minus_f64), and ours may differ as much in the other
-// direction.
+// PyTorch's own f32 run differs from its f64 run by 7e-7 (max_f32_minus_f64 in the
+// reference file). Our f32 run may differ from f64 by as much in the other direction.
 TEST(EagerAdafactor, FollowsPyTorch) {
   for (const int i : {0, 1, 2}) {
     EXPECT_LT(distance<double>(i, kSettings), 1e-13) << i;
@@ -82,15 +82,15 @@ TEST(EagerAdafactor, AWrongSettingWouldBeSeen) {
     EXPECT_GT(distance<double>(0, wrong), 1e-9);
   }
   AdafactorSettings wrong = kSettings;
-  wrong.eps1 = 1e-3;  // the file has gradients of 1e-6, which this would change
+  wrong.eps1 = 1e-3;  // the file has gradients of 1e-6, whose updates this eps1 would change
   EXPECT_GT(distance<double>(2, wrong), 1e-9);
   wrong = kSettings;
   wrong.eps2 = 10;
   EXPECT_GT(distance<double>(0, wrong), 1e-9);
 }
 
-// The parameter has many tiles, and its factors take more than one. Factors of rows and columns must be those of the formula, both in the
-// file and after it was read back.
+// A matrix of 1500 x 70 has many tiles of optimizer state, and its row factors take more than one. Factors
+// of rows and columns must equal those of the formula, both in the saved file and after it was read back.
 TEST(EagerAdafactor, StateGoesToAFileAndBack) {
   const i64 rows = 1500, columns = 70;
   const auto step = [&](nn::EagerParameters& held, Optimizer& optimizer, double phase) {
@@ -131,7 +131,7 @@ TEST(EagerAdafactor, StateGoesToAFileAndBack) {
   for (size_t r = 0; r < row_var.size(); ++r) ASSERT_NEAR(row_var[r], want_rows[r], 1e-6) << r;
   for (size_t c = 0; c < col_var.size(); ++c) ASSERT_NEAR(col_var[c], want_columns[c], 1e-6) << c;
 
-  step(others, again, 3);  // gives `again` another state, which load() replaces
+  step(others, again, 3);  // gives `again` a different state, which load() must replace
   again.load(file);
   std::ranges::copy(parameter->value().span<float>(), other->value().data<float>());
   step(held, optimizer, 1);
@@ -139,7 +139,7 @@ TEST(EagerAdafactor, StateGoesToAFileAndBack) {
   EXPECT_TRUE(std::ranges::equal(parameter->value().span<float>(), other->value().span<float>()));
 }
 
-// If one of the factors does not fit, nothing of the state changes.
+// If one of the saved factors has the wrong shape, load() refuses the file and changes nothing of the optimizer's state.
 TEST(EagerAdafactor, FactorsOfAnotherShapeAreRefused) {
   const test::TemporaryFolder folder;
   const auto state = [&](const std::string& name, const Shape& shape) {

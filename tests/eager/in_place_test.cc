@@ -1,5 +1,5 @@
-// Values that change between forward and backward are detected, as by PyTorch's version counters: nothing is differentiated with the new
-// values, and a failed attempt leaves nothing behind. Moving the same values (offload) is no change.
+// Tests that a value that changes between forward and backward is detected, as by PyTorch's version counters. No gradient is
+// computed from a new value, and a failed backward leaves no gradient behind. Moving a value to other memory is no change.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "device/memory_pool.h"
 #include "eager/optimizer.h"
-#include "ops/operators.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/operators.h"
+#include "ops/rows/reduce.h"
 #include "tensor/create.h"
 
 namespace spillway::eager::in_place_test {
@@ -71,14 +71,14 @@ TEST(InPlace, OtherMemoryIsAnotherValue) {
   const Variable a = one.loss(tape);
   one.weights.adopt(one.p->id, tensor_of({2, 3}, {2}, DType::f64));
   EXPECT_NE(refusal([&] { a.backward(); }).find(kWords), std::string::npos);
-  // A write through memory() counts as a change of the parameter.
+  // A write through memory() counts as a change of the parameter's value.
   Tape again(&one.weights);
   const Variable b = one.loss(again);
   one.weights.memory(one.p->id).storage()->written();
   EXPECT_NE(refusal([&] { b.backward(); }).find(kWords), std::string::npos);
 }
 
-// As in PyTorch, values that the loss does not depend on, or that an op did not save, may change.
+// As in PyTorch, a value may change if the loss does not depend on it or if no op saved it.
 TEST(InPlace, OnlyWhatIsNeededCounts) {
   Tape tape;
   const Variable x = tape.input(tensor_of({1, 2}, {2}, DType::f64)), w = tape.input(tensor_of({3, 4}, {2}, DType::f64));

@@ -1,12 +1,12 @@
-// The eager optimizer with Muon: a matrix follows PyTorch's trajectory; parameters that are no matrices are updated by AdamW.
+// Tests the eager optimizer with Muon: a matrix follows PyTorch's trajectory, and AdamW updates parameters that are no matrices.
 #include <gtest/gtest.h>
 
 #include <cstring>
 
 #include "autograd/tape.h"
 #include "eager/optimizer.h"
-#include "ops/operators.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/operators.h"
+#include "ops/rows/reduce.h"
 #include "tensor/create.h"
 #include "tests/optim/support_reference.h"
 
@@ -15,7 +15,7 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-// A matrix, or a vector of the same numbers. The gradients are those of matrix 1 in the file.
+// Holds a matrix, or a vector of as many numbers. Values and gradients are those of matrix 1 in the reference file.
 struct Weight {
   explicit Weight(const Shape& shape) : parameter(nn::make_parameter("w", shape, DType::f64, {})) {
     held = std::make_unique<nn::EagerParameters>(std::vector{parameter});

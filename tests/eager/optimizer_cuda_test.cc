@@ -1,12 +1,12 @@
-// The eager optimizer on a GPU gives the bits of the CPU: every rule in every type, over whole tiles and parts of one, including the saved
-// state.
+// Tests that the eager optimizer gives the bits of the CPU on a GPU, for every update rule and
+// type, over whole tiles of 16,384 elements and parts of one. Its saved state is compared too.
 #include <gtest/gtest.h>
 
 #include "base/units.h"
 #include "device/gpu_queue.h"
 #include "eager/optimizer.h"
-#include "ops/elementwise.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/rows/reduce.h"
 #include "tensor/create.h"
 #include "tests/support/gpu.h"
 #include "tests/support/numbers.h"
@@ -27,7 +27,7 @@ std::vector<optim::RuleSettings> settings() {
           LionSettings{.weight_decay = 0.1}};
 }
 
-// Makes two steps of a parameter with a given gradient, on the current stream's device. Saves the state to `file` and returns the weights.
+// Takes two optimizer steps with a given gradient on the current stream's device. Saves the state to `file` and returns the weights.
 Tensor stepped(DType dtype, const optim::RuleSettings& settings, const std::filesystem::path& file,
                const Shape& shape = {optim::kTileElems + 77}) {
   const auto w = nn::make_parameter("w", shape, dtype, {});
@@ -59,7 +59,7 @@ TEST_F(OptimizerTwins, StepsToTheBitsOfTheCpu) {
   }
 }
 
-// The parameters are a matrix of one tile and a part of another, and a vector.
+// The parameters of the test are a matrix that takes one tile (16,384 elements) and a part of another, and a vector.
 TEST_F(OptimizerTwins, WholeParametersStepToTheBitsOfTheCpu) {
   const test::TemporaryFolder folder;
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
@@ -87,7 +87,7 @@ TEST_F(OptimizerTwins, ParametersMoveThereAndBack) {
   EXPECT_TRUE(test::same_bits(w->value(), values));
 }
 
-// The second parameter finds no room on the GPU. The first one and the gradients must then be back where they were, too.
+// A second parameter does not fit on the GPU. The first parameter and the gradients must then be back in host memory, too.
 TEST_F(OptimizerTwins, ParametersMoveTogetherOrStay) {
   const auto a = nn::make_parameter("a", {kMiB / 4}, DType::f32, {}), b = nn::make_parameter("b", {kMiB / 4}, DType::f32, {});
   nn::EagerParameters weights({a, b});

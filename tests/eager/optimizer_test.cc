@@ -1,5 +1,5 @@
-// The eager optimizer gives the bits of the update rules' own kernels, which tests/optim compares with PyTorch's trajectories: over whole
-// tiles, part of a tile, and both.
+// Tests that the eager optimizer gives the bits of the update rules' own kernels, over whole tiles (16,384
+// elements), part of a tile, and both. tests/optim compares those kernels with PyTorch's trajectories.
 #include "eager/optimizer.h"
 
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "data/safetensors.h"
-#include "ops/operators.h"
-#include "ops/reduce.h"
+#include "data/safetensors/safetensors.h"
+#include "ops/elementwise/operators.h"
+#include "ops/rows/reduce.h"
 #include "optim/bf16.h"
 #include "optim/rules/rules.h"
 #include "tensor/create.h"
@@ -41,7 +41,7 @@ const std::vector<RuleSettings>& all_settings() {
   return all;
 }
 
-// Parameters with a given gradient: d sum(w * gradient) / dw.
+// Holds parameters whose gradient is given: the loss is sum(w * gradient).
 struct Weights {
   explicit Weights(DType dtype, std::vector<i64> extents = {5, 2 * optim::kTileElems, optim::kTileElems + 77}) {
     std::vector<std::shared_ptr<nn::Parameter>> list;
@@ -62,7 +62,7 @@ struct Weights {
   std::unique_ptr<nn::EagerParameters> held;
 };
 
-// Applies the rule to plain arrays, for one parameter.
+// Applies an update rule to plain arrays, for one parameter, as the reference for the eager optimizer.
 template <class T>
 struct Reference {
   Reference(const RuleSettings& s, const Tensor& weight) : settings(s), rule(optim::rule_of(s)) {
@@ -101,7 +101,7 @@ void steps_as_the_rule_does(DType dtype, const RuleSettings& settings) {
       Reference<T>& reference = references[p->id];
       if (step != 2 || p->id != 1) reference.step(weights.gradient_of(*p, step), scale);
       const Tensor want = test::as(dtype, tensor_of<T>(reference.w, p->shape));
-      // Masters are rounded to nearest, ties away from zero, since half of a split master is a weight.
+      // bf16 weights are fp32 master weights rounded to nearest, ties away from zero (optim::weight_of_master).
       for (size_t i = 0; dtype == DType::bf16 && i < reference.w.size(); ++i)
         want.data<BFloat16>()[i] = {optim::weight_of_master(static_cast<float>(reference.w[i]))};
       ASSERT_TRUE(test::same_bits(p->value(), want))
@@ -212,8 +212,8 @@ TEST(Optimizer, RefusesWhatIsNotItsOwn) {
   EXPECT_EQ(Optimizer(*weights.held, optim::AdamSettings{}).parameters().size(), 1u) << "frozen ones are left out";
 }
 
-// A process that dies while it saves leaves the old file intact: the new file is written beside it and replaces it once it is complete.
-// Whoever has the old file open continues to read the old one.
+// A process that dies while it saves leaves the old file intact: the new file is written beside it and
+// replaces it once it is complete. A program that has the old file open continues to read the old contents.
 TEST(Optimizer, SavesBesideWhatWasSavedBefore) {
   const test::TemporaryFolder folder;
   Weights weights(DType::f32, {3, 4});
@@ -238,7 +238,7 @@ TEST(Optimizer, RefusesAParameterThatIsListedTwice) {
   }
 }
 
-// The bounds are those of PyTorch. NaN is refused, although it would pass if numbers were only compared with their bounds.
+// The bounds of settings are PyTorch's. NaN is refused too, although a plain comparison with a bound would accept it.
 TEST(Optimizer, RefusesSettingsThatPyTorchRefuses) {
   using namespace optim;
   Weights weights(DType::f32);
@@ -260,8 +260,8 @@ TEST(Optimizer, RefusesSettingsThatPyTorchRefuses) {
   EXPECT_THROW(Optimizer(*weights.held, AdafactorSettings{.beta2_decay = 0.1}), Error);
 }
 
-// A statistic moves a tenth of the way to the mean of two passes, whatever the rule. It counts neither in the gradient norm nor in the
-// optimizer's state.
+// A statistic (such as batch norm's running mean) moves a tenth of the way to the mean of two passes,
+// whatever the update rule. It counts neither in the gradient norm nor in the optimizer's state.
 TEST(OptimizerStatistics, GoATenthOfTheWayToThePassesMean) {
   Weights weights(DType::f64, {5, 3});
   nn::Parameter& statistic = *weights.held->parameters()[1];
@@ -275,7 +275,7 @@ TEST(OptimizerStatistics, GoATenthOfTheWayToThePassesMean) {
   double squares = 0;
   for (const double g : values_of(weights.held->gradient(0))) squares += g * g;
   EXPECT_NEAR(optimizer.gradient_norm(), std::sqrt(squares), 1e-12);
-  optimizer.step(0.25);  // the clip factor does not apply to statistics
+  optimizer.step(0.25);  // a clip factor of 0.25, which does not apply to statistics
   const Numbers after = values_of(statistic.value());
   for (size_t i = 0; i < after.size(); ++i) EXPECT_NEAR(after[i], before[i] + 0.1 * ((first[i] + second[i]) / 2 - before[i]), 1e-15);
   optimizer.zero_grad();

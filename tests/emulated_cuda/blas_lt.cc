@@ -1,4 +1,4 @@
-// The emulated cuBLASLt: column-major matrix products, computed in plain loops.
+// Implements the emulated cuBLASLt: column-major matrix products, computed in plain loops.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -16,7 +16,7 @@ struct cublasLtContext {};
 namespace emulated_cuda {
 namespace {
 
-// The contents of the library's opaque structs.
+// The structs below are the contents of the library's opaque structs.
 struct Layout {
   std::uint64_t type, rows, columns, leading, unused[4];
 };
@@ -24,13 +24,13 @@ struct Desc {
   std::uint64_t compute, scale, transpose_a, transpose_b, epilogue, bias, aux, aux_leading, unused[24];
 
   bool has_bias() const { return (epilogue & CUBLASLT_EPILOGUE_BIAS) != 0; }
-  bool has_aux() const { return epilogue >= CUBLASLT_EPILOGUE_GELU_AUX; }  // the auxiliary tensor of gelu and of its gradient
+  bool has_aux() const { return epilogue >= CUBLASLT_EPILOGUE_GELU_AUX; }  // whether gelu, or its gradient, has an auxiliary tensor
 };
 struct Preference {
-  std::uint64_t workspace_bytes, schemes, alignment[4], unused[2];  // alignments of A, B, C and D
+  std::uint64_t workspace_bytes, schemes, alignment[4], unused[2];  // alignment: of A, B, C and D
 };
 struct Algo {
-  std::uint64_t m, n, k, scheme, workspace_bytes, alignment[3];  // alignments of A, B, and D with its bias
+  std::uint64_t m, n, k, scheme, workspace_bytes, alignment[3];  // alignment: of A, of B, and of D and its bias
 };
 
 const Layout& seen(cublasLtMatrixLayout_t layout) { return reinterpret_cast<const Layout&>(*layout); }
@@ -61,7 +61,7 @@ To rounded(From x) {
   }
 }
 
-// Everything that the loop needs, stored until the stream reaches it.
+// Stores all that the loop of a product needs until the stream reaches it.
 struct Product {
   Desc desc;
   Layout a, b, c, d;
@@ -72,7 +72,7 @@ struct Product {
   double alpha, beta;
 };
 
-// Rounds to the nearest number with 10 mantissa bits, ties away from zero.
+// Rounds to TF32: the nearest number with 10 mantissa bits, ties away from zero.
 float tf32(float x) {
   std::uint32_t bits;
   std::memcpy(&bits, &x, sizeof bits);
@@ -81,7 +81,7 @@ float tf32(float x) {
   return x;
 }
 
-// The approximation with tanh (Hendrycks and Gimpel, arXiv:1606.08415), which cuBLASLt uses.
+// Approximates gelu with tanh (Hendrycks and Gimpel, arXiv:1606.08415), as cuBLASLt does.
 template <class T>
 T gelu(T x) {
   return T(0.5) * x * (1 + std::tanh(T(0.7978845608028654) * (x + T(0.044715) * x * x * x)));
@@ -137,8 +137,8 @@ void multiply(const Product& p) {
 
 using Multiply = void (*)(const Product&);
 
-// Returns the loop for a combination of types, or null if the library does not support it: cuBLAS library, table "cublasLtMatmul()
-// supported data types". There a bias has the type of D.
+// Returns the loop for a combination of types, or null if the library does not support it: cuBLAS
+// library, table "cublasLtMatmul() supported data types". In that table a bias has the type of D.
 Multiply kernel_for(const Desc& desc, const Layout& a, const Layout& b, const Layout& d) {
   const bool in_f64 = desc.compute == CUBLAS_COMPUTE_64F && desc.scale == CUDA_R_64F;
   const bool in_f32 = desc.compute == CUBLAS_COMPUTE_32F && desc.scale == CUDA_R_32F;
@@ -163,22 +163,23 @@ bool fits(const Desc& desc, const Layout& a, const Layout& b, const Layout& c, c
   const bool leading = a.leading >= a.rows && b.leading >= b.rows && c.leading >= c.rows && d.leading >= d.rows;
   const bool extents = (desc.transpose_a ? a.columns : a.rows) == d.rows && (desc.transpose_b ? b.rows : b.columns) == d.columns &&
                        inner_of(desc, a) == (desc.transpose_b ? b.columns : b.rows) && c.rows == d.rows && c.columns == d.columns;
-  // The leading dimension of the auxiliary tensor "Must be divisible by 8 and be no less than the number of rows in the output matrix"
-  // (cublasLt.h).
+  // For the auxiliary tensor's leading dimension, cublasLt.h demands: "Must be
+  // divisible by 8 and be no less than the number of rows in the output matrix".
   const bool aux = !desc.has_aux() || (desc.aux_leading % 8 == 0 && desc.aux_leading >= d.rows && is_aligned(desc.aux, 16));
   return leading && extents && aux && desc.has_aux() == (desc.aux != 0) && c.type == d.type && d.rows > 0 && d.columns > 0 &&
          inner_of(desc, a) > 0;
 }
 
-// Returns the alignment of the bias pointer. "Routines that don't dereference this pointer, like cublasLtMatmulAlgoGetHeuristic() depend on
-// its value to determine expected pointer alignment" (cublasLt.h).
+// Returns the alignment of the bias pointer, since cublasLt.h says: "Routines that don't dereference this
+// pointer, like cublasLtMatmulAlgoGetHeuristic() depend on its value to determine expected pointer alignment".
 std::uint64_t bias_alignment(const Desc& desc) { return desc.bias == 0 ? 256 : std::min<std::uint64_t>(256, desc.bias & -desc.bias); }
 
 Algo best_algo(const Desc& desc, const Layout& a, const Layout& d, const Preference& wish) {
   Algo algo{d.rows, d.columns, inner_of(desc, a), CUBLASLT_REDUCTION_SCHEME_NONE, 0, {}};
   const std::uint64_t sums = d.rows * d.columns * (desc.scale == CUDA_R_64F ? 8 : 4);
   const auto may = [&](cublasLtReductionScheme_t scheme) { return (wish.schemes & scheme) != 0; };
-  if (algo.k >= 64 && wish.alignment[0] >= 16 && wish.alignment[1] >= 16) {  // chosen by alignment, like the library's kernels
+  // A long product of aligned matrices is summed in two parts. cuBLASLt also chooses kernels by alignment.
+  if (algo.k >= 64 && wish.alignment[0] >= 16 && wish.alignment[1] >= 16) {
     if (may(CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE)) {
       algo.scheme = CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
     } else if (may(CUBLASLT_REDUCTION_SCHEME_INPLACE)) {
@@ -192,8 +193,8 @@ Algo best_algo(const Desc& desc, const Layout& a, const Layout& d, const Prefere
   return algo;
 }
 
-// Whether the library should refuse a product, according to SPILLWAY_EMULATED_BLAS: bias, epilogue (gelu), workspace, all, or some (one
-// request in four, chosen by its parameters).
+// Returns whether the library should refuse a product. SPILLWAY_EMULATED_BLAS names what it refuses:
+// bias, epilogue (gelu), workspace, all, or some (one request in four, chosen by its parameters).
 bool refuses(const Desc& desc, const Layout& a, const Layout& d, const Preference& wish) {
   const char* text = std::getenv("SPILLWAY_EMULATED_BLAS");
   const std::string_view what = text ? text : "";
@@ -206,7 +207,7 @@ bool refuses(const Desc& desc, const Layout& a, const Layout& d, const Preferenc
          (what == "some" && hash % 4 == 0);
 }
 
-// Describes a product for the log: "product m n k: epilogue, beta, alignment of A, B and D, leading dimensions".
+// Describes a product in a line for the log: "product m n k: epilogue, beta, alignment of A, B and D, leading dimensions".
 std::string described(const Product& p) {
   std::string text = "product";
   const std::uint64_t beta = p.beta != 0;
@@ -218,7 +219,7 @@ std::string described(const Product& p) {
 
 cublasStatus_t blas(cudaError_t status) { return status == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED; }
 
-// Sets an attribute whose value is stored in `target` and has `size` bytes.
+// Sets an attribute of `size` bytes, which is stored in `target`, to `value`.
 cublasStatus_t set(std::uint64_t& target, size_t size, const void* value, size_t bytes) {
   if (!value || bytes != size) return CUBLAS_STATUS_INVALID_VALUE;
   target = 0;

@@ -1,5 +1,5 @@
-// Runs kernels thread by thread: each thread of a block is a fiber that runs until it waits. A real GPU does not define the order of
-// blocks, warps and lanes, nor when a cp.async arrives. Here both are random, from SPILLWAY_EMULATED_SEED.
+// Runs kernels thread by thread: each thread of a block is a fiber that runs until it waits. A real GPU does not define the order
+// of blocks, warps and lanes, nor when a cp.async arrives. The emulation draws both at random, from SPILLWAY_EMULATED_SEED.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -36,22 +36,22 @@ std::minstd_rand& chance() {
 }
 size_t any_below(size_t n) { return chance()() % n; }
 
-// A barrier that opens once all threads that have not ended have arrived.
+// Opens once all threads of its group that have not ended have arrived.
 struct Barrier {
   int come = 0;
-  unsigned opened = 0;  // number of times it has opened
-  Meeting meetings[2];  // for this round and the next, since some threads arrive for the next before others have left this one
+  unsigned opened = 0;  // counts how often the barrier has opened
+  Meeting meetings[2];  // for this round and the next, since some threads arrive for the next round before others have left this one
 };
 
 struct Warp {
   Barrier barrier;
-  unsigned lanes = 0;  // lanes that have not ended, one bit each
+  unsigned lanes = 0;  // has one bit for each lane that has not ended
   int alive = 0;
   alignas(16) std::byte given[kLanes][16];
   alignas(16) std::byte published[2][kLanes][kPublishedBytes];
 };
 
-// A cp.async that has not been waited for.
+// Describes a cp.async that the thread has not waited for yet.
 struct Copy {
   unsigned to;
   const void* from;
@@ -59,7 +59,7 @@ struct Copy {
   unsigned group;
 };
 
-// A fiber's stack. Stacks are kept for later launches, since allocating new ones would cost more than most kernels.
+// Owns a fiber's stack. Stacks are kept for later launches, since allocating new ones would cost more than most kernels.
 class Stack {
  public:
   Stack() {
@@ -70,7 +70,8 @@ class Stack {
       kept().pop_back();
     }
 #if defined(__SANITIZE_ADDRESS__)
-    __asan_unpoison_memory_region(memory_.get(), kStackBytes);  // fibers end without leaving their functions
+    // Fibers end without leaving their functions, so their stack frames are still poisoned.
+    __asan_unpoison_memory_region(memory_.get(), kStackBytes);
 #endif
   }
   Stack(Stack&&) = default;
@@ -123,7 +124,7 @@ class Block {
     std::memset(shared_.data(), 0xff, shared_.size());
     begin_.come();
     while (alive_ > 0) {
-      // Each warp runs as far as it can, so that warps get as far apart as the block's barriers allow.
+      // Each warp runs as far as it can, so that warps get as far apart as the barriers of the block allow.
       bool any = false;
       std::shuffle(order_.begin(), order_.end(), chance());
       for (const size_t warp : order_) {
@@ -147,7 +148,7 @@ class Block {
   Fiber& fiber() { return fibers_[now_]; }
 
  private:
-  // Runs the threads of the warp that begins at thread `first` until they wait. Returns whether any could run.
+  // Runs the threads of the warp that begins at thread `first` until all of them wait. Returns whether any could run.
   bool sweep(size_t first) {
     bool any = false;
     const size_t lanes = std::min<size_t>(kLanes, fibers_.size() - first), turn = any_below(lanes);
@@ -183,13 +184,14 @@ class Block {
   void end() {
     Fiber& f = fibers_[now_];
     f.ended = true;
-    for (volatile std::byte& given : warp().given[lane()]) given = std::byte{0};  // by hand: no access by the kernel
+    // The ended lane's bytes are cleared one by one, as volatile, so that ThreadSanitizer counts no access by the kernel.
+    for (volatile std::byte& given : warp().given[lane()]) given = std::byte{0};
     --alive_, --warp().alive;
     warp().lanes &= ~(1u << lane());
     open_if_all(barrier_, alive_);
     open_if_all(warp().barrier, warp().alive);
 #if defined(__SANITIZE_ADDRESS__)
-    __asan_handle_no_return();  // for functions that never return
+    __asan_handle_no_return();  // tells AddressSanitizer that the current function never returns
 #endif
     leave(nullptr);
   }
@@ -215,7 +217,7 @@ class Block {
     ++barrier.opened;
   }
 
-  // Switches to a fiber until it waits or ends.
+  // Switches to fiber `t`, which runs until it waits or ends.
   void go_on(size_t t) {
     now_ = t;
     threadIdx = fibers_[t].index;
@@ -226,7 +228,7 @@ class Block {
     switched_to(fake_stack);
   }
 
-  // Switches from the current fiber back to the scheduler.
+  // Switches from the current fiber back to the block's scheduler.
   void leave(void** fake_stack) {
     Fiber& f = fibers_[now_];
     switching(fake_stack, home_stack_, home_stack_bytes_);
@@ -252,10 +254,10 @@ class Block {
   const std::function<void()>& thread_;
   std::vector<Fiber> fibers_;
   std::vector<Warp> warps_;
-  std::vector<size_t> order_;  // the random order in which warps run
+  std::vector<size_t> order_;  // random order in which the warps run next
   std::vector<std::byte> shared_;
   Barrier barrier_;
-  Meeting begin_, end_;  // synchronize the block's threads with the thread that runs it
+  Meeting begin_, end_;  // order the block's threads and the CPU thread that runs them
   SeenAsThread home_seen_{SeenAsThread::caller()};
   int alive_ = 0;
   size_t now_ = 0;
@@ -265,8 +267,8 @@ class Block {
 };
 thread_local Block* Block::running = nullptr;
 
-// Under ThreadSanitizer, blocks run on several CPU threads, enough that concurrent blocks are likely. ThreadSanitizer then sees how they
-// access the same memory.
+// Under ThreadSanitizer, blocks run on several CPU threads, enough that blocks are likely
+// to run at the same time. ThreadSanitizer then sees how they access the same memory.
 size_t threads_for(size_t blocks) { return std::min<size_t>(kRaceDetector ? 4 : 1, blocks); }
 template <class Work>
 void on_threads(size_t blocks, Work work) {
@@ -288,12 +290,12 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::fu
   const auto run = [config, thread = std::move(thread)] {
     const Running running;
     const size_t blocks = size_t{config.gridDim.x} * config.gridDim.y * config.gridDim.z;
-    // Visits every block once: the stride has no common factor with the number of blocks.
+    // The stride has no common factor with the number of blocks, so every block is visited once.
     const size_t first = any_below(blocks);
     size_t stride = 1 + any_below(blocks);
     while (std::gcd(stride, blocks) != 1) ++stride;
-    // All Blocks are created before any of them runs. Otherwise one could reuse fibers that a finished one has returned, and the race
-    // detector would take the threads of both for the same.
+    // All Block objects are created before any of them runs. Otherwise one Block could reuse fibers that
+    // a finished Block has returned, and the race detector would take the threads of both for the same.
     std::latch made(static_cast<std::ptrdiff_t>(threads_for(blocks)));
     on_threads(blocks, [&](size_t begin, size_t end) {
       gridDim = config.gridDim, blockDim = config.blockDim;
@@ -358,8 +360,8 @@ void cp_async(unsigned to, const void* from, size_t bytes, size_t there) {
     std::fprintf(stderr, "emulated CUDA: cp.async of %zu bytes that do not begin at a multiple of it\n", bytes);
     std::abort();
   }
-  // The copy arrives either at once, overwriting what others may still read, or as late as allowed, in which case the memory is NaN until
-  // then.
+  // A cp.async arrives either at once, overwriting what other threads may still read, or
+  // as late as allowed. In the second case the destination is NaN until the copy arrives.
   const Copy copy{to, from, bytes, there, block.fiber().copy_groups};
   if (any_below(2) == 0) return land(copy);
   std::memset(block.shared() + to, 0xff, bytes);

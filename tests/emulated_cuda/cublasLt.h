@@ -1,11 +1,11 @@
-// The part of cuBLASLt that this project uses, on the CPU: a product is a loop that a stream's thread runs. Names, numbers and types are
-// those of cublasLt.h 13.0; functions that the project does not use are not declared. It is as strict as NVIDIA's manual: it refuses
-// combinations of types that have no kernel, layouts that do not fit, pointers less aligned than the heuristic was told, and the algorithm
-// of another product.
+// Declares the part of cuBLASLt that this project uses, on the CPU: a product is a loop that a stream's
+// thread runs. Names, numbers and types are those of cublasLt.h 13.0. The emulation is as strict as
+// NVIDIA's manual: it refuses combinations of types that have no kernel, layouts that do not fit, pointers
+// less aligned than the heuristic was told, and an algorithm that was chosen for another product.
 #pragma once
 #include "cuda_runtime_api.h"
 
-/// Tells code that opens libraries at run time to use these functions instead.
+/// Tells code that opens libraries at run time to use the functions of this header instead of a cuBLASLt library.
 #define CUBLASLT_EMULATED 1
 
 enum cudaDataType_t { CUDA_R_32F = 0, CUDA_R_64F = 1, CUDA_R_16F = 2, CUDA_R_16BF = 14 };
@@ -89,7 +89,7 @@ cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* prefer
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference);
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute,
                                                     const void* value, size_t bytes);
-/// If the preference allows it, sums of 64 products or more are split in two, and are combined as the scheme says.
+/// Returns one algorithm. If the preference allows, it splits sums of 64 products or more in two and combines them as the scheme says.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
                                               cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                               cublasLtMatmulPreference_t preference, int requested,

@@ -1,6 +1,6 @@
-// The CUDA language on the CPU: what the source of a kernel needs besides the runtime. A block's threads are fibers of one CPU thread, each
-// of which runs until it waits for the others. Blocks run one after the other. __shared__ variables are static to that CPU thread.
-// Programming Guide 13.0, "C++ Language Extensions".
+// Provides the CUDA language on the CPU: what the source of a kernel needs besides the runtime. A block's
+// threads are fibers of one CPU thread; a fiber runs until it waits for others. Blocks run one after the other.
+// __shared__ variables are static to that CPU thread. Source: Programming Guide 13.0, "C++ Language Extensions".
 #pragma once
 #include <bit>
 #include <cmath>
@@ -54,31 +54,31 @@ struct cudaLaunchConfig_t {
 namespace emulated_cuda {
 
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::function<void()> thread);
-/// The block's dynamic shared memory of dynamicSmemBytes. It is NaN until it is written.
+/// Returns the block's dynamic shared memory of dynamicSmemBytes. The memory is NaN until it is written.
 std::byte* dynamic_shared();
 void wait_for_block();
 void wait_for_warp();
-/// Returns in `theirs` what lane `source` of the calling thread's warp passes as `mine`; lanes that have ended pass nothing. All other
-/// lanes of the warp must call it too.
+/// Returns in `theirs` what lane `source` of the calling thread's warp passes as `mine`.
+/// Lanes that have ended pass nothing. All other lanes of the warp must call exchange() too.
 void exchange(const void* mine, void* theirs, size_t bytes, int source);
 int lane();
 unsigned ballot(bool mine);
-/// Ends the process unless the mask names the caller and all other lanes of its warp that have not ended.
+/// Ends the process unless the mask names the caller and all other lanes of the caller's warp that have not ended.
 void check_mask(unsigned mask);
 
-// Instructions of the PTX ISA 9.0, for a whole warp or a thread. Addresses in shared memory are offsets from dynamic_shared().
-/// mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32, or with f16: c += a b, truncated toward zero.
+// The functions below are instructions of the PTX ISA 9.0. Addresses in shared memory are offsets from dynamic_shared().
+/// Executes mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32, or its f16 form: c += a b, truncated toward zero.
 void mma_m16n8k16(bool f16, float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1);
-/// ldmatrix.sync.aligned.m8n8.x4(.trans).shared.b16
+/// Executes ldmatrix.sync.aligned.m8n8.x4(.trans).shared.b16.
 void ldmatrix_x4(unsigned at, bool transposed, unsigned (&to)[4]);
-/// cp.async of `bytes` bytes, of which `there` are read and the rest are zeros. It takes effect at once or at the wait; until then the
-/// destination is NaN.
+/// Executes cp.async of `bytes` bytes: the first `there` are read, the others are
+/// zeros. It takes effect at once or at the wait. Until then the destination is NaN.
 void cp_async(unsigned to, const void* from, size_t bytes, size_t there);
 void cp_async_commit();
 void cp_async_wait(unsigned pending);
-/// ex2.approx.ftz.f32: 2^x, with an error of up to the two units in the last place that PTX allows.
+/// Executes ex2.approx.ftz.f32: 2^x, with an error of up to the two units in the last place that PTX allows.
 float ex2_approx(float x);
-/// Stores what each lane of the warp publishes, kPublishedBytes apart. It stays valid until the call after the next.
+/// Returns what all lanes of the warp publish, kPublishedBytes apart. The result stays valid until the call after the next.
 constexpr size_t kPublishedBytes = 48;
 const std::byte* publish(const void* mine, size_t bytes);
 

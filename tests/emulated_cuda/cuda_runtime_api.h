@@ -1,12 +1,12 @@
-// The part of the CUDA runtime that this project uses, on the CPU: a GPU for machines without one, so that GPU code is tested on every
-// change. GPU memory can be accessed only while a kernel or a copy runs. A stream is a thread that works off its queue, so that work that
-// is not ordered may really run at the same time. Kernels run thread by thread (block.cc). This header is found instead of CUDA's own if
-// the project is configured with SPILLWAY_CUDA=EMULATED. Semantics follow the CUDA Runtime API and Programming Guide 13.0; what the project
-// does not use is not declared. Environment variables: SPILLWAY_EMULATED_GPUS is the number of GPUs (default 0). SPILLWAY_EMULATED_TAKEN is
-// the number of a GPU that another process has for itself. SPILLWAY_EMULATED_PEERS sets what copies between two GPUs do: hang, lost (the
-// bytes), none (the driver allows none); otherwise they work. SPILLWAY_EMULATED_NVLINK is the number of GPUs per linked island, within
-// which copies work nevertheless. SPILLWAY_EMULATED_SEED seeds what a GPU leaves undefined (block.cc). SPILLWAY_EMULATED_DELAY is the
-// number of microseconds by which work in a stream may be late.
+// Declares the part of the CUDA runtime that this project uses, on the CPU: a GPU for machines without one, so that GPU code is
+// tested on every change. GPU memory can be accessed only while a kernel or a copy runs. A stream is a thread that works off its
+// queue, so unordered work may really run at the same time. Kernels run thread by thread (block.cc). The compiler finds this
+// header instead of CUDA's own if the project is configured with SPILLWAY_CUDA=EMULATED. Semantics follow the CUDA Runtime API and
+// Programming Guide 13.0. Environment variables: SPILLWAY_EMULATED_GPUS is the number of GPUs (default 0). SPILLWAY_EMULATED_TAKEN
+// is the number of a GPU that another process uses exclusively. SPILLWAY_EMULATED_PEERS sets what copies between two GPUs do:
+// hang, lost (bytes are lost) or none (the driver allows no copies); by default they work. SPILLWAY_EMULATED_NVLINK is the number
+// of GPUs per linked island, within which copies work in any case. SPILLWAY_EMULATED_SEED seeds what a GPU leaves undefined
+// (block.cc). SPILLWAY_EMULATED_DELAY is the number of microseconds by which work in a stream may be late.
 #pragma once
 #define __CUDA_EMULATED__ 1
 #include <cstddef>
@@ -68,7 +68,7 @@ typedef struct CUstream_st* cudaStream_t;
 typedef struct CUevent_st* cudaEvent_t;
 typedef struct CUmemPoolHandle_st* cudaMemPool_t;
 enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold = 4 };
-// The default stream of the current GPU. No other stream waits for it, since ours are all made with cudaStreamNonBlocking.
+// Means the current GPU's default stream. No other stream waits for it, since all others are made with cudaStreamNonBlocking.
 #define cudaStreamLegacy ((cudaStream_t)0x1)
 
 const char* cudaGetErrorName(cudaError_t status);
@@ -137,22 +137,22 @@ cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end);
 
-// Faults that tests may plant, and counters that they may read.
+// Declares faults that tests may plant, and counters that they may read.
 namespace emulated_cuda {
 
-/// The `nth` call of this function from now on (1: the next one) returns `status`. For asynchronous work of a stream, it is the next copy
-/// or kernel that fails.
+/// Makes the `nth` call of `function` from now on (1: the next one) return `status`.
+/// Asynchronous work of a stream fails when it runs: then the `nth` copy or kernel fails.
 void fail(const char* function, int nth, cudaError_t status);
 /// Returns the bytes of device memory that are allocated on all GPUs.
 size_t held_bytes();
-/// Returns the number of copies from or to host memory that is not registered. Each of them waited for its stream.
+/// Returns the number of copies from or to unregistered (pageable) host memory. Each of them waited for its stream.
 size_t blocking_copies();
-/// Returns whether this process has opened the GPU.
+/// Returns whether this process has a context on the GPU.
 bool has_context(int gpu);
-/// Makes all GPUs unopened, as a new process finds them.
+/// Closes all GPUs, so that the process finds them as a new process does.
 void forget_contexts();
-/// From now on cudaEventElapsedTime() reports when a GPU with these rates would have reached the events (times.h). `threads_per_s` applies
-/// to all kernels but cublasLtMatmul, for which `flops` does.
+/// Sets simulated rates: from now on cudaEventElapsedTime() reports when a GPU with these rates would have reached
+/// the events (times.h). `threads_per_s` applies to all kernels except cublasLtMatmul, whose rate is `flops`.
 struct Rates {
   double copy_bytes_per_s, threads_per_s, flops;
 };
@@ -160,13 +160,13 @@ void use_rates(const Rates& rates);
 void forget_rates();
 /// Sets the memory size of each GPU (default 1 GiB).
 void set_total_bytes(size_t bytes);
-/// Returns the number of kernels, since the last forget_kernels(), that were loaded while an exchange on a GPU waited for another rank. A
-/// real driver may wait for the exchange while the other rank waits for this one.
+/// Returns the number of kernels, since the last forget_kernels(), that were loaded while an exchange on a GPU waited for
+/// another rank. On a real GPU this may deadlock: the driver waits for the exchange, and the other rank waits for this one.
 int late_loads();
 void forget_kernels();
-/// Returns the bytes of host memory that are registered.
+/// Returns the number of bytes of host memory that are registered (page-locked).
 size_t registered_bytes();
-/// Which GPUs were current, and on how many threads, when host memory was registered since the last call.
+/// Tells which GPUs were current, and on how many threads, in calls that registered host memory since the last registrations().
 struct Registrations {
   std::set<int> gpus;
   size_t threads = 0;

@@ -1,5 +1,5 @@
-// cuDNN's graph API for graphs of matmul, pointwise, reduction and reshape, executed operation by operation; see cudnn_graph.h 9, whose
-// numbers are used, and the Developer Guide, "Backend Descriptor Types". SPILLWAY_EMULATED_CUDNN is a list of words:
+// Emulates cuDNN's graph API for graphs of matmul, pointwise, reduction and reshape, executed operation by operation. Numbers are
+// those of cudnn_graph.h 9; see also the Developer Guide, "Backend Descriptor Types". SPILLWAY_EMULATED_CUDNN is a list of words:
 //   old       the version is too old; newer: a version that numbers its engines in another order
 //   reversed  heuristics prefer another engine
 //   refusing  there are no more engines
@@ -38,7 +38,7 @@ using Part = std::shared_ptr<Object>;
 struct Object {
   int kind = 0;
   bool finished = false;
-  std::map<int, std::vector<std::int64_t>> numbers;  // also enumerators, flags and pointers
+  std::map<int, std::vector<std::int64_t>> numbers;  // attributes that are numbers, enumerators, flags or pointers
   std::map<int, std::vector<Part>> parts;
 
   std::int64_t number(int attribute) const { return numbers.at(attribute).at(0); }
@@ -59,7 +59,7 @@ int refuse(Status status, const std::string& why) {
   return status;
 }
 
-// Returns the bytes of an element of an attribute's type; 0 for a descriptor.
+// Returns the bytes of an element of an attribute of this type, or 0 for a descriptor.
 int size_of_type(int type) {
   switch (type) {
     case 15:
@@ -80,12 +80,12 @@ int size_of_type(int type) {
 using Extents = std::array<std::int64_t, 4>;
 Extents four(const std::vector<std::int64_t>& v) { return {v.at(0), v.at(1), v.at(2), v.at(3)}; }
 
-// A tensor during execution: contiguous, with each element as a float.
+// Holds a tensor during execution: contiguous, with each element as a float.
 struct Values {
   Extents extents;
   std::vector<float> at;
   explicit Values(const Extents& e) : extents(e), at(static_cast<size_t>(e[0] * e[1] * e[2] * e[3])) {}
-  // Returns an element. Axes of extent 1 are broadcast, and a head of fewer ones stands for a group of heads.
+  // Returns an element. Axes of extent 1 are broadcast. With fewer heads than `heads`, each head stands for a group of heads.
   float& operator()(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j, std::int64_t heads) {
     const Extents& e = extents;
     const std::int64_t own_h = e[1] == 1 ? 0 : h / (heads / e[1]);
@@ -109,13 +109,13 @@ void for_all(const Extents& e, F f) {
         for (std::int64_t j = 0; j < e[3]; ++j) f(b, h, i, j);
 }
 
-// One execution of a graph.
+// Executes a graph of operations on the CPU, once.
 class Execution {
  public:
   Execution(const Object& of, bool downwards) : graph_(of), downwards_(downwards) {}
   void give(std::int64_t id, const void* pointer) { pointers_[id] = pointer; }
   bool has(std::int64_t id) const { return pointers_.contains(id); }
-  // Numbers passed by value are read when the work is put on the stream.
+  // Stores a number that is passed by value, which is read when the work is put on the stream.
   void give_number(std::int64_t id, float value) { numbers_[id] = value; }
 
   void run() {
@@ -216,7 +216,7 @@ class Execution {
     });
     result(o.part(1611), std::move(y));
   }
-  // Multiplies matrices. Another engine adds in the reverse order.
+  // Multiplies two matrices. An engine with `downwards_` adds in the reverse order, as another kernel might.
   void multiply(const Object& o) {
     Values &a = value(o.part(1520)), &b = value(o.part(1521));
     Values c(four(o.part(1522).numbers.at(902)));
@@ -234,7 +234,7 @@ class Execution {
     });
     result(o.part(1522), std::move(c));
   }
-  // Exchanges the last two axes, by strides.
+  // Exchanges the last two axes of a tensor, as a reshape with other strides does.
   void turn(const Object& o) {
     Values& x = value(o.part(2200));
     const Extents& e = x.extents;
@@ -251,7 +251,7 @@ class Execution {
   std::map<std::int64_t, Values> values_;
 };
 
-// Calls f for every tensor of a graph.
+// Calls f for every tensor that an operation of the graph reads or writes.
 template <class F>
 void for_tensors(const Object& of, F f) {
   for (const Part& operation : of.parts.at(801))
@@ -260,7 +260,7 @@ void for_tensors(const Object& of, F f) {
         if (part->kind == tensor) f(*part);
 }
 
-// Whether a graph is a backward. Only these contain a reshape.
+// Returns whether a graph is a backward pass. Only backward graphs contain a reshape.
 bool is_backward(const Object& of) {
   return std::ranges::any_of(of.parts.at(801), [](const Part& o) { return o->kind == 31; });
 }
@@ -282,14 +282,14 @@ const Object& scores_of(const Object& of) {
   return (*std::ranges::find(of.parts.at(801), 19, [](const Part& o) { return o->kind; }))->part(1522);
 }
 
-// Returns the workspace that cuDNN 9.19 reports for Hopper.
+// Returns the workspace bytes that cuDNN 9.19 reports for Hopper.
 std::int64_t workspace_bytes(const Object& of) {
   std::int64_t bytes = 256;
   if (is_backward(of)) {
     const Extents scores = four(scores_of(of).numbers.at(902));
     bytes += 2 * scores[0] * scores[1] * up(scores[2], 64) * up(scores[3], 128);
     for (const Part& o : of.parts.at(801)) {
-      if (o->kind != 22 || o->part(1611).number(907)) continue;  // otherwise, a group's heads are summed into the caller's tensor
+      if (o->kind != 22 || o->part(1611).number(907)) continue;  // only a reduction into no tensor of the caller needs workspace
       const Extents e = four(o->part(1610).numbers.at(902));
       bytes += 2 * e[0] * e[1] * e[2] * e[3];
     }
@@ -354,7 +354,7 @@ bool is_complete(const Object& o) {
   return false;
 }
 
-// Whether the library has that engine with these knobs.
+// Returns whether the library has the configuration's engine with its knobs.
 bool is_known(const Object& of_config) {
   const Object& one = of_config.part(300);
   const auto all = choices(one.part(1300));

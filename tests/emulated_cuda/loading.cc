@@ -1,5 +1,5 @@
-// Lazy loading: a kernel is loaded when it is first launched, unless CUDA_MODULE_LOADING=EAGER. A real driver may then wait for everything
-// on the GPU.
+// Emulates lazy loading: a kernel is loaded when it is first launched, unless
+// CUDA_MODULE_LOADING=EAGER. A real driver may then wait for all work on the GPU.
 #include <cstdlib>
 #include <mutex>
 #include <set>

@@ -1,5 +1,5 @@
-// Writes what is put on the streams, line by line, to the file that SPILLWAY_EMULATED_LOG names. Tests use it to count launches and to
-// inspect products.
+// Writes each piece of work that is put on a stream as a line to the file that
+// SPILLWAY_EMULATED_LOG names. Tests use the file to count launches and to inspect matrix products.
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>

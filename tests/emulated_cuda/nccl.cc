@@ -16,7 +16,7 @@
 
 namespace {
 
-// Data that one rank sends to another. Both refer to it until the receiver has it.
+// Describes data that one rank sends to another. Both ranks refer to it until the receiver has copied it.
 struct Given {
   const void* from;
   size_t bytes;
@@ -34,21 +34,21 @@ struct Operation {
 
 constexpr int kCollective = -1;
 
-// State shared by all ranks of one unique id.
+// Holds the state shared by all ranks of one unique id.
 struct Group {
-  std::mutex mutex;  // protects all members below
+  std::mutex mutex;  // protects all members of the group
   std::condition_variable changed;
   int ranks = 0, finalized = 0;
-  std::map<int, int> gpus;                                                  // the GPUs of the ranks that have arrived, by rank
-  bool twice = false;                                                       // two ranks use the same GPU
-  std::map<std::pair<int, int>, std::deque<std::shared_ptr<Given>>> given;  // by (sender, receiver)
+  std::map<int, int> gpus;                                                  // maps the ranks that have arrived to their GPUs
+  bool twice = false;                                                       // whether two ranks use one GPU
+  std::map<std::pair<int, int>, std::deque<std::shared_ptr<Given>>> given;  // data sent, by (sender, receiver)
 };
 
-std::mutex registry_mutex;  // protects the registry and its counters
+std::mutex registry_mutex;  // protects `registry` and the counters below
 std::map<int, std::shared_ptr<Group>> registry;
 int next_id = 1, alive = 0, most_blocks = 0;
 std::condition_variable& abort_changed = *new std::condition_variable;  // never destroyed, since threads may wait on it at exit
-bool abort_blocks = false;                                              // protected by registry_mutex
+bool abort_blocks = false;                                              // whether ncclCommAbort hangs; protected by registry_mutex
 std::atomic<int> waiting = 0;
 
 }  // namespace
@@ -56,12 +56,13 @@ std::atomic<int> waiting = 0;
 struct ncclComm {
   std::shared_ptr<Group> group;
   int rank = 0;
-  std::vector<void*> memory;                                                // GPU memory that the communicator has allocated
-  std::set<int> pairs;                                                      // peers that have memory; kCollective stands for collectives
+  std::vector<void*> memory;  // GPU memory that the communicator has allocated
+  // Peers for which memory is allocated; kCollective stands for collectives.
+  std::set<int> pairs;
   bool blocking = true, ready = false, aborted = false, finalized = false;  // protected by the group's mutex; aborted ends all waits
   ncclResult_t error = ncclSuccess;
   std::string said;
-  // Non-blocking group calls: the work is begun when the communicator is polled for the second time.
+  // Work of a non-blocking group call begins when the communicator is polled for the second time.
   int looks_until_begun = 0;
   std::vector<std::pair<cudaStream_t, std::vector<Operation>>> asked;
 };
@@ -73,7 +74,7 @@ thread_local std::vector<std::pair<std::pair<ncclComm_t, cudaStream_t>, std::vec
 
 ncclResult_t planted(const char* function) { return emulated_cuda::planted(function) == cudaSuccess ? ncclSuccess : ncclSystemError; }
 
-// The caller holds the group's mutex.
+// Records the communicator's first error. The caller holds the group's mutex.
 void fail(ncclComm& comm, ncclResult_t error, const std::string& said) {
   if (comm.error != ncclSuccess) return;
   comm.error = error, comm.said = said;
@@ -86,7 +87,7 @@ std::shared_ptr<Given> give(ncclComm& comm, int to, const void* from, size_t byt
   return given;
 }
 
-// Receives data from a rank. Returns false if the communicator was aborted.
+// Receives data from rank `from`. Returns false if the communicator was aborted.
 bool take(ncclComm& comm, std::unique_lock<std::mutex>& lock, int from, void* to, size_t bytes, bool collective) {
   Group& group = *comm.group;
   auto& queue = group.given[{from, comm.rank}];
@@ -113,7 +114,7 @@ bool take(ncclComm& comm, std::unique_lock<std::mutex>& lock, int from, void* to
   return true;
 }
 
-// Carries out all operations of a group call on one stream: it sends everything, then receives everything, and then waits for the peers.
+// Carries out all operations of a group call on one stream: sends everything, then receives everything, then waits until peers received.
 void carry_out(ncclComm& comm, const std::vector<Operation>& operations) {
   Group& group = *comm.group;
   std::unique_lock lock(group.mutex);
@@ -140,7 +141,7 @@ void carry_out(ncclComm& comm, const std::vector<Operation>& operations) {
   --waiting;
 }
 
-// Allocates GPU memory for the communicator. Returns whether there was enough.
+// Allocates GPU memory for the communicator. Returns whether the GPU had enough.
 bool take_memory(ncclComm& comm, size_t bytes) {
   void* memory = nullptr;
   if (cudaMalloc(&memory, bytes) != cudaSuccess) return false;
@@ -154,7 +155,7 @@ void free_memory(ncclComm& comm) {
 
 void begin(ncclComm* comm) {
   for (auto& [stream, operations] : comm->asked) {
-    size_t bytes = 0;  // incoming bytes; outgoing ones travel at the same time
+    size_t bytes = 0;  // bytes to receive; sending takes no time of its own
     for (const Operation& op : operations) {
       if (op.kind == Operation::Kind::receive) bytes += op.bytes;
       if (op.kind == Operation::Kind::all_gather) bytes += op.bytes * static_cast<size_t>(comm->group->ranks - 1);
@@ -204,10 +205,10 @@ ncclResult_t ask(const char* function, ncclComm_t comm, cudaStream_t stream, Ope
   return group_depth > 0 ? ncclSuccess : end_group();
 }
 
-// Work on streams may still refer to aborted communicators, so they are never freed.
+// Keeps aborted communicators forever, since work on streams may still refer to them.
 std::vector<std::unique_ptr<ncclComm>>& aborted = *new std::vector<std::unique_ptr<ncclComm>>;  // protected by registry_mutex
 
-// Whether all ranks have arrived. The caller holds the group's mutex.
+// Returns whether all ranks of the communicator have arrived. The caller holds the group's mutex.
 bool look_for_all(ncclComm& comm) {
   Group& group = *comm.group;
   if (group.twice) fail(comm, ncclInvalidUsage, "Duplicate GPU detected");
@@ -270,7 +271,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   return comm->blocking ? ncclSuccess : ncclInProgress;
 }
 
-// NCCL requires that streams have completed all work of the communicator, since that refers to it.
+// Before the call, streams must have completed all work of the communicator, as NCCL requires, since that work refers to it.
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   {
     const std::lock_guard lock(registry_mutex);

@@ -1,8 +1,8 @@
-// The part of NCCL that this project uses, between emulated GPUs whose ranks are threads of one process. Semantics follow the NCCL 2.28
-// user guide, strictly. Work requested from a non-blocking communicator begins only once somebody polls its state. Sends and receives that
-// do not match are an error of the receiver's, where NCCL itself may hang or overwrite memory. Two ranks on one GPU are refused. A missing
-// peer is waited for until the communicator is aborted. A communicator takes GPU memory when it is made, for each pair of ranks when they
-// first communicate, and at the first collective.
+// Declares the part of NCCL that this project uses, between emulated GPUs whose ranks are threads of one process. Semantics
+// follow the NCCL 2.28 user guide, strictly. Work requested from a non-blocking communicator begins only once somebody
+// polls its state. A receive that does not match its send is an error, where NCCL itself may hang or overwrite memory. Two
+// ranks on one GPU are refused. An operation waits for a missing peer until the communicator is aborted. A communicator
+// takes GPU memory when it is made, for each pair of ranks when they first communicate, and at the first collective.
 #pragma once
 #include <climits>
 
@@ -50,18 +50,18 @@ ncclResult_t ncclAllGather(const void* from, void* to, size_t count, ncclDataTyp
 ncclResult_t ncclGroupStart();
 ncclResult_t ncclGroupEnd();
 
-// Functions with which tests inspect and control the emulated NCCL.
+// Declares functions with which tests inspect and control the emulated NCCL.
 namespace emulated_cuda {
 
 /// Returns the number of communicators that are neither destroyed nor aborted.
 int nccl_communicators();
-/// GPU memory that is taken by a communicator, by each pair of ranks, and by the first collective.
+/// The constants say how much GPU memory a communicator, each pair of ranks and the first collective take, in bytes.
 constexpr size_t kNcclBytes = size_t{1} << 20, kNcclPairBytes = size_t{256} << 10, kNcclCollectiveBytes = size_t{512} << 10;
-/// While this is true, ncclCommAbort does not return and ends nothing.
+/// Sets whether ncclCommAbort hangs: while `blocks` is true, it does not return and ends nothing.
 void block_nccl_abort(bool blocks);
-/// Returns maxCTAs of the last communicator that was made.
+/// Returns maxCTAs (the limit of thread blocks) of the last communicator that was made.
 int nccl_most_blocks();
-/// Returns the number of operations on queues that wait for another rank.
+/// Returns the number of operations on streams that wait for another rank.
 int nccl_waiting();
 
 }  // namespace emulated_cuda

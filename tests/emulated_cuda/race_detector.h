@@ -1,6 +1,6 @@
-// Tells ThreadSanitizer about the threads of a kernel: each counts as a thread of its own, and only the barriers of their warp and block
-// order their accesses, not the single CPU thread that runs them in turn. In other builds this does nothing. The files that use it are
-// compiled without ThreadSanitizer, since what the emulation itself does is no race. See "sanitizer/tsan_interface.h", fibers.
+// Tells ThreadSanitizer about the threads of a kernel: each counts as a thread, and only the barriers of its warp and block
+// order its accesses, not the CPU thread that runs all in turn. Other builds do nothing. Files that use this header are
+// compiled without ThreadSanitizer, since accesses by the emulation are no race. See "sanitizer/tsan_interface.h", fibers.
 #pragma once
 #ifdef EMULATED_CUDA_TSAN
 #include <sanitizer/tsan_interface.h>
@@ -13,14 +13,14 @@ namespace emulated_cuda {
 
 constexpr bool kRaceDetector = true;
 
-/// Orders threads: whatever a thread did before come() happens before what another thread does after leave().
+/// Orders threads: what a thread did before come() happens before what another thread does after leave().
 class Meeting {
  public:
   void come() { __tsan_release(this); }
   void leave() { __tsan_acquire(this); }
 };
 
-/// A ThreadSanitizer fiber. Fibers are kept for reuse, since ThreadSanitizer has only a few thousand in all.
+/// Owns a ThreadSanitizer fiber. Fibers are kept for reuse, since ThreadSanitizer has only a few thousand in all.
 class SeenAsThread {
  public:
   SeenAsThread() : SeenAsThread(kept(), true) {}

@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kPage = 4096, kContextBytes = size_t{8} << 20;
 
 struct Planted {
-  int in = 0;  // number of calls until one fails
+  int in = 0;  // number of calls until one fails (1: the next)
   cudaError_t status = cudaSuccess;
 };
 
@@ -28,20 +28,20 @@ struct Held {
   int gpu = 0;
 };
 
-// State shared by all streams and callers.
+// Holds the state shared by all streams and callers.
 struct Machine {
   std::mutex mutex;
   std::map<std::string, Planted> planted;
-  std::map<int, cudaError_t> contexts;  // the opened GPUs, each with the error that ended it
+  std::map<int, cudaError_t> contexts;  // maps each opened GPU to the error that ended its context
   std::map<void*, Held> held;
   std::map<void*, size_t> registered;
-  std::map<std::thread::id, int> registering;                  // the GPU that was current on each thread
-  std::map<const void*, size_t> shared_bytes;                  // dynamic shared memory of kernels that requested a limit of their own
+  std::map<std::thread::id, int> registering;                  // maps a thread to the GPU that was current on it
+  std::map<const void*, size_t> shared_bytes;                  // limit of dynamic shared memory of each kernel that set one
   size_t registered_bytes = 0, total_bytes = size_t{1} << 30;  // total_bytes: memory size of each GPU
   size_t blocking_copies = 0;
-  int running = 0;  // number of running kernels and copies; if 0, GPU memory must not be accessed
+  int running = 0;  // number of running kernels and copies; while it is 0, GPU memory must not be accessed
 
-  // The caller holds the mutex.
+  // Sets the access rights of all GPU memory. The caller holds the mutex.
   void protect(int rights) {
     for (const auto& [at, piece] : held) ::mprotect(at, piece.bytes, rights);
   }
@@ -61,13 +61,13 @@ int gpus() {
   return text ? std::atoi(text) : 0;
 }
 
-// Returns the most shared memory that a block may have.
+// Returns the limit of shared memory per block, in bytes.
 int shared_bytes() {
   const char* text = std::getenv("SPILLWAY_EMULATED_SHARED_BYTES");
   return text ? std::atoi(text) : 227 << 10;
 }
 
-// Whether another process has the GPU in exclusive mode.
+// Returns whether another process has the GPU in exclusive mode.
 bool is_taken(int gpu) {
   const char* text = std::getenv("SPILLWAY_EMULATED_TAKEN");
   return text && std::atoi(text) == gpu;
@@ -78,7 +78,7 @@ std::string peers() {
   return text ? text : "";
 }
 
-// Whether two GPUs are in the same linked island, within which copies always work.
+// Returns whether two GPUs are in the same linked island, within which copies always work.
 bool linked(int a, int b) {
   const char* text = std::getenv("SPILLWAY_EMULATED_NVLINK");
   const int island = text ? std::atoi(text) : 0;
@@ -231,7 +231,7 @@ cudaError_t cudaGetDevice(int* device) {
   return cudaSuccess;
 }
 cudaError_t cudaInitDevice(int device, unsigned, unsigned) { return said(open_context(device)); }
-// Since CUDA 12 this creates the context.
+// Selects the thread's GPU and creates its context, as cudaSetDevice does since CUDA 12.
 cudaError_t cudaSetDevice(int device) {
   if (const cudaError_t status = open_context(device); status != cudaSuccess) return said(status);
   current_device = device;
@@ -304,7 +304,7 @@ cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
   return said(open_context(device));
 }
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
-// Memory is allocated at once, without waiting for the stream. The pool keeps nothing, so that using freed memory is an error.
+// Allocates at once, without waiting for the stream. Freed memory is not kept for reuse, so that using it is an error.
 cudaError_t cudaMallocAsync(void** memory, size_t bytes, cudaStream_t) {
   if (const cudaError_t status = planted("cudaMallocAsync"); status != cudaSuccess) return said(status);
   return cudaMalloc(memory, bytes);
@@ -323,7 +323,7 @@ cudaError_t cudaDeviceSynchronize() {
   wait_for_streams(current_device);
   return said(open_context());
 }
-// Waits for all work of the GPU.
+// Frees memory after waiting for all work of the GPU, as CUDA does.
 cudaError_t cudaFree(void* memory) {
   if (!memory) return cudaSuccess;
   Machine& m = machine();
@@ -341,7 +341,7 @@ cudaError_t cudaFree(void* memory) {
 cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned) {
   if (const cudaError_t status = planted("cudaHostRegister"); status != cudaSuccess) return said(status);
   if (const cudaError_t status = open_context(); status != cudaSuccess) return said(status);
-  if (bytes >= size_t{1} << 20) {  // a real registration takes longer
+  if (bytes >= size_t{1} << 20) {  // a large registration takes as long as a test asks for
     const char* slow = std::getenv("SPILLWAY_EMULATED_REGISTER_MS");
     std::this_thread::sleep_for(std::chrono::milliseconds(slow ? std::atoi(slow) : 20));
   }
@@ -366,7 +366,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
   Machine& m = machine();
   const std::lock_guard lock(m.mutex);
   auto* at = const_cast<void*>(memory);
-  // Finds the piece that contains the address: the last one that begins at or before it, if it is long enough.
+  // Finds the piece that contains the address `at`: the last piece that begins at or before `at`, if it is long enough.
   const auto piece_of = [&](auto& pieces, auto bytes_of) {
     auto piece = pieces.upper_bound(at);
     if (piece == pieces.begin()) return pieces.end();
@@ -383,8 +383,8 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
   return cudaSuccess;
 }
 
-// Whether only a part of the memory is registered, or several calls registered it. The driver requires host memory to be registered as a
-// whole, by one call, or not at all.
+// Returns whether only a part of the memory is registered, or several calls registered
+// it. The driver requires that one call registered all of a copy's host memory, or none.
 bool half_registered(const void* memory, size_t bytes) {
   Machine& m = machine();
   const std::lock_guard lock(m.mutex);
@@ -393,7 +393,7 @@ bool half_registered(const void* memory, size_t bytes) {
     const auto* at = static_cast<const std::byte*>(piece.first);
     return at <= begin && begin + bytes <= at + piece.second;
   };
-  auto piece = m.registered.lower_bound(const_cast<std::byte*>(begin) + bytes);  // the first piece behind the memory
+  auto piece = m.registered.lower_bound(const_cast<std::byte*>(begin) + bytes);  // the first registered piece behind the memory
   if (bytes == 0 || piece == m.registered.begin()) return false;
   --piece;
   return static_cast<const std::byte*>(piece->first) + piece->second > begin && !whole(*piece);
@@ -404,7 +404,7 @@ cudaMemoryType type_of(const void* memory) {
   cudaPointerGetAttributes(&attributes, memory);
   return attributes.type;
 }
-// Whether host memory is pageable, that is, not directly accessible to the driver: "CUDA Runtime API 13.0, API synchronization behavior".
+// Returns whether host memory is pageable (unknown to the driver): "CUDA Runtime API 13.0, API synchronization behavior".
 bool is_pageable(const void* memory) { return type_of(memory) == cudaMemoryTypeUnregistered; }
 Engine engine_between(const void* to, const void* from) {
   const bool to_gpu = type_of(to) == cudaMemoryTypeDevice, from_gpu = type_of(from) == cudaMemoryTypeDevice;
@@ -412,8 +412,8 @@ Engine engine_between(const void* to, const void* from) {
   return to_gpu ? Engine::to_gpu : Engine::to_host;
 }
 
-// Copies from or to pageable memory. The source is read before the call returns, and the destination is complete when it returns; either
-// way the call waits for the stream.
+// Copies from or to pageable memory. The source is read before the call returns, and the
+// destination is complete when it returns. In both directions the call waits for the stream.
 template <class Copy>
 cudaError_t copy_of_pages(cudaStream_t stream, const char* what, Copy copy, Cost cost) {
   if (stream) {

@@ -1,4 +1,4 @@
-// Streams, each with a thread of its own, the hardware connections that they share, and events.
+// Implements streams, each with a thread of its own, the hardware connections that they share, and events.
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -20,12 +20,12 @@ using namespace emulated_cuda;
 
 namespace {
 
-// A hardware connection to a GPU; there are CUDA_DEVICE_MAX_CONNECTIONS of them, by default 8. Work put on a connection begins in the order
-// in which it was queued, whatever its stream; a wait for an event must end before the next piece of work begins. "CUDA C++ Programming
-// Guide 13.0, CUDA Environment Variables".
+// Emulates a hardware connection to a GPU. There are CUDA_DEVICE_MAX_CONNECTIONS of them, by default 8. Work on
+// a connection begins in the order in which it was queued, whatever its stream. A wait for an event must end
+// before the next piece of work begins. Source: "CUDA C++ Programming Guide 13.0, CUDA Environment Variables".
 class Connection {
  public:
-  /// Gives the next ticket to `push`, which puts the work on its stream.
+  /// Gives the next ticket to `push`, which puts work on a stream.
   template <class Push>
   void queue(Push push) {
     const std::lock_guard lock(mutex_);
@@ -35,7 +35,7 @@ class Connection {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return begun_ == ticket; });
   }
-  /// Records that work began, at `when` or after the work before it, and lets the next one begin. Returns the time at which it began.
+  /// Records that work began, at `when` or after earlier work, and lets the next work begin. Returns the time at which it began.
   Nanoseconds began(Nanoseconds when) {
     const std::lock_guard lock(mutex_);
     clock_ = std::max(clock_, when);
@@ -71,7 +71,7 @@ std::shared_ptr<Connection> next_connection(int gpu) {
   return of.all[of.next++ % of.all.size()];
 }
 
-// All streams of a GPU.
+// Holds all streams of a GPU.
 struct Streams {
   std::mutex mutex;
   std::set<CUstream_st*> all;
@@ -90,8 +90,8 @@ void dally(std::minstd_rand& chance) {
 
 }  // namespace
 
-// A stream: a queue, and the thread that works it off. After an error, which ends the context and so all of its streams, queued work is
-// skipped, except for work that others may wait for.
+// A stream is a queue and the thread that works it off. An error ends the context and so all
+// of its streams. After it, queued work is skipped, except for work that others may wait for.
 struct CUstream_st {
   struct Task {
     bool always, waits;
@@ -106,8 +106,8 @@ struct CUstream_st {
   bool busy = false, ends = false;
   const int gpu = current_gpu();
   const std::shared_ptr<Connection> connection = next_connection(gpu);
-  Nanoseconds clock = 0;  // the thread's clock; others read it while the stream is idle
-  int priority = 0;       // can be queried, but has no effect
+  Nanoseconds clock = 0;  // the simulated time of the thread; others read it while the stream is idle
+  int priority = 0;       // returned by queries, without any effect
   std::thread thread{[this] { work(); }};
 
   ~CUstream_st() {
@@ -160,7 +160,7 @@ struct CUstream_st {
   }
 };
 
-// The recordings of an event: recording n is complete if `done` is at least n. It outlives the event while somebody waits for it.
+// Tracks the recordings of an event: recording n is complete if `done` is at least n. It outlives the event while somebody waits for it.
 struct Happening {
   std::mutex mutex;
   std::condition_variable changed;
@@ -191,7 +191,7 @@ struct CUevent_st {
 
 namespace {
 
-// Returns the stream that a handle means. cudaStreamLegacy is the current GPU's default stream, made when it is first used.
+// Returns the stream that a handle means. cudaStreamLegacy is the current GPU's default stream, which is made at its first use.
 cudaStream_t meant(cudaStream_t stream) {
   if (stream != cudaStreamLegacy) return stream;
   static std::mutex mutex;
@@ -263,7 +263,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   delete stream;
   return cudaSuccess;
 }
-// The function is not called after an error of the stream, nor while GPU memory can be accessed.
+// Puts a host function on the stream. It is not called after an error of the stream, nor while GPU memory can be accessed.
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
   if (!function) return said(cudaErrorInvalidValue);
   return enqueue(stream, "cudaLaunchHostFunc", [=] { function(data); });
@@ -304,7 +304,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   delete event;
   return cudaSuccess;
 }
-// The record completes whatever happened to the work before it, so that nobody waits forever; waiters get the context's error.
+// Records an event. The record completes even after an error, so that nobody waits forever, and waiters get the context's error.
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t given) {
   const cudaStream_t stream = meant(given);
   const auto& happening = event->happening;

@@ -1,5 +1,5 @@
-// Instructions of a whole warp, in which each lane computes its own part of the result. Fragments are laid out as in PTX ISA 9.0: "Matrix
-// Fragments for mma.m16n8k16 with floating point type", "ldmatrix".
+// Emulates instructions of a whole warp, in which each lane computes its own part of the result. Fragments
+// are laid out as in PTX ISA 9.0: "Matrix Fragments for mma.m16n8k16 with floating point type", "ldmatrix".
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -12,7 +12,7 @@
 namespace emulated_cuda {
 namespace {
 
-// The fragments of one lane, widened: two elements of each register.
+// Holds the fragments of one lane as floats: two elements of each register.
 struct Fragments {
   float a[8], b[4];
 };
@@ -23,14 +23,14 @@ const T& of_lane(const std::byte* published, int lane) {
   return *reinterpret_cast<const T*>(published + static_cast<size_t>(lane) * kPublishedBytes);
 }
 
-// Returns one of the two bf16 or f16 numbers in a register.
+// Returns number 0 or 1 of the two bf16 or f16 numbers in a register.
 float half(bool f16, unsigned pair, int which) {
   if (f16) return static_cast<float>(std::bit_cast<_Float16>(static_cast<unsigned short>(pair >> 16 * which)));
   return std::bit_cast<float>(which == 0 ? pair << 16 : pair & 0xffff0000u);
 }
 
-// Adds c and eight exact products as tensor cores do: each term is truncated below the 24th bit of the largest, and their sum is truncated
-// toward zero. Fasi, Higham, Mikaitis, Pranesh: Numerical behavior of NVIDIA tensor cores (2021).
+// Adds c and eight exact products as tensor cores do: each term is truncated below the 24th bit of the largest term, and
+// the sum is truncated toward zero. Fasi, Higham, Mikaitis, Pranesh: Numerical behavior of NVIDIA tensor cores (2021).
 float cut_sum(float c, const double (&products)[8]) {
   double plain = c, largest = std::abs(double{c});
   for (const double product : products) {
@@ -38,7 +38,7 @@ float cut_sum(float c, const double (&products)[8]) {
     largest = std::max(largest, std::abs(product));
   }
   if (!std::isfinite(plain) || largest == 0) return static_cast<float>(plain);
-  // The scale is 2^24 over the power of two not above the largest, computed from its bits: all of these numbers are normal doubles.
+  // The factor is 2^24 over the power of two not above the largest term, computed from its bits, since it is a normal double.
   const std::uint64_t exponent = std::bit_cast<std::uint64_t>(largest) >> 52;
   const auto scale = std::bit_cast<double>((2 * 1023 + 24 - exponent) << 52);
   auto units = static_cast<std::int64_t>(c * scale);
@@ -67,7 +67,7 @@ void mma_m16n8k16(bool f16, float (&c)[4], const unsigned (&a)[4], unsigned b0, 
   }
   const std::byte* all = publish(&mine, sizeof mine);
   const int row = lane() / 4, column = lane() % 4 * 2;
-  for (int half_of = 0; half_of < 2; ++half_of) {  // inner indices 0 to 7, then 8 to 15: two steps of the hardware
+  for (int half_of = 0; half_of < 2; ++half_of) {  // two steps of the hardware: inner indices 0 to 7, then 8 to 15
     for (int j = 0; j < 2; ++j) {
       double low[8], high[8];
       for (int quad = 0; quad < 4; ++quad) {

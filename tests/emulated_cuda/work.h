@@ -1,4 +1,4 @@
-// Functions that the parts of the emulator offer each other.
+// Declares functions that the source files of the emulated GPU offer each other.
 #pragma once
 #include <functional>
 #include <string>
@@ -8,29 +8,29 @@
 
 namespace emulated_cuda {
 
-/// Returns the error that was planted for this call, or success.
+/// Returns the error that a test planted for this call of `function`, or success.
 cudaError_t planted(const char* function);
-/// Opens the context of the GPU, or of the thread's current GPU, unless it is open. Returns the error that ended the context, if there was
-/// one; then every call to that GPU fails until the process ends.
+/// Opens the context of the GPU, or of the thread's current GPU, unless it is open. Returns the error that ended
+/// the context, if there was one. After such an error every call to that GPU fails until the process ends.
 cudaError_t open_context(int gpu);
 cudaError_t open_context();
 int current_gpu();
 void end_context(int gpu, cudaError_t status);
-/// Waits until all streams of the GPU have completed what is queued now.
+/// Waits until all streams of the GPU have completed all work queued before the call.
 void wait_for_streams(int gpu);
-/// Stores the status for cudaGetLastError() and returns it.
+/// Stores `status` for cudaGetLastError() and returns it.
 cudaError_t said(cudaError_t status);
-/// Returns how much dynamic shared memory blocks of this kernel may have.
+/// Returns how much dynamic shared memory blocks of this kernel may have, in bytes.
 size_t dynamic_shared_bytes(const void* kernel);
-/// Loads a kernel that is launched.
+/// Loads a kernel that is launched (see loading.cc for when that may wait).
 void load(const void* kernel);
-/// Puts work on the stream's queue; without a stream it is done at once. `what`: the name under which a failure can be planted.
+/// Puts work on the stream's queue, or does it at once if there is no stream. A test can plant a failure under the name `what`.
 cudaError_t enqueue(cudaStream_t stream, const char* what, std::function<void()> work, Cost cost = {});
-/// Appends a line to the file SPILLWAY_EMULATED_LOG, if that is set.
+/// Appends a line to the file that SPILLWAY_EMULATED_LOG names, if that variable is set.
 void note(const std::string& line);
 
-/// While an object of this class lives, GPU memory can be read and written. Otherwise nobody may access it: an access by the CPU ends in
-/// SIGSEGV.
+/// Makes GPU memory readable and writable while an object of this class lives.
+/// At other times nobody may access it: an access by the CPU ends in SIGSEGV.
 class Running {
  public:
   Running();

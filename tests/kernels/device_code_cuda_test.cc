@@ -1,5 +1,5 @@
-// The machine code that nvcc generates for the kernels of attention and matrix products: an additional register, spill or instruction in a
-// hot loop must not go unnoticed. The limits concern the code, not a GPU, and hold for each architecture in the build.
+// Checks the machine code that nvcc generates for the kernels of attention and matrix products: an additional register, spill or
+// instruction in a hot loop must not go unnoticed. The limits concern the code, not a GPU, and hold for each architecture in the build.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,15 +19,15 @@ namespace {
 using test::KernelCode;
 using test::LoopCode;
 
-constexpr int kPlain = 0, kUnaligned = 2;  // values of attention_mma::Kind
+constexpr int kPlain = 0, kUnaligned = 2;  // are values of attention_mma::Kind
 
-// The number of registers per thread under a launch bound of `blocks` blocks of `threads` threads. They are allocated in units of eight,
-// and a thread can address 255.
+// Returns the number of registers per thread under a launch bound of `blocks` blocks of
+// `threads` threads. Registers are allocated in units of eight, and a thread can address 255.
 constexpr int registers_for(int threads, int blocks) { return std::min(255, 65536 / (threads * blocks) / 8 * 8); }
 
-// The limits of a kernel that uses tensor cores. Its hot loop is the smallest loop with matrix products (mma.m16n8k16) and loads of their
-// operands from shared memory (ldmatrix.x4). Their numbers follow from the tile sizes, and no instructions may be added but those that the
-// formulas need.
+// Holds the limits of a kernel that uses tensor cores. Its hot loop is the smallest loop with matrix products
+// (mma.m16n8k16) and loads of their operands from shared memory (ldmatrix.x4). The numbers of products and
+// loads follow from the tile sizes. Other instructions are allowed only as far as the formulas need them.
 struct Hot {
   std::string name;
   int registers, stack_bytes;
@@ -35,12 +35,12 @@ struct Hot {
   bool unaligned;
 };
 
-// The number of accesses to local memory allowed in a hot loop of kernels that may spill.
+// Limits the accesses to local memory in a hot loop of a kernel that may spill registers.
 constexpr int kSpilled = 16;
 
-// Returns the limits for each head width. A width is k sixteenths, and a product of 2 x n fragments over it takes 2 n k instructions.
-// Operands in registers need no loads. Kernels may keep loop constants in local memory if they hold sums of 32 x 128 or twice 32 x 64
-// elements beside a tile, if they draw dropout, or if three blocks of the forward kernel share a multiprocessor.
+// Returns the limits for each head width. A width is k sixteenths, and a product of 2 x n fragments over the width takes 2 n k
+// instructions. Operands in registers need no loads. Kernels may keep loop constants in local memory if they hold sums of 32 x 128
+// or twice 32 x 64 elements beside a tile, if they draw dropout, or if three blocks of the forward kernel share a multiprocessor.
 std::vector<Hot> all_hot() {
   std::vector<Hot> all;
   for (const char* type : {"BFloat16", "Float16"}) {
@@ -51,7 +51,7 @@ std::vector<Hot> all_hot() {
         const auto hot = [&](const std::string& name, int threads, int blocks, int stack, int products, int loads, int instructions) {
           all.push_back({name, registers_for(threads, blocks), stack, products, loads, instructions, kind == kUnaligned});
         };
-        const bool crowded = width == 64 && kind == kPlain;  // three blocks share a multiprocessor
+        const bool crowded = width == 64 && kind == kPlain;  // three thread blocks share a multiprocessor
         hot("attend_tile" + of + ">", 128, crowded ? 3 : 2, drawn || crowded || width == 128 ? 40 : 0, 2 * 16 * k, (2 + 4 + 4) * k,
             1250 + 700 * drawn);
         hot("query_tile" + of + ">", 128, 2, drawn || width == 128 ? 40 : 0, 3 * 8 * k, width == 64 ? 6 * k : 10 * k, 560 + 540 * drawn);
@@ -121,7 +121,7 @@ class DeviceCodeRelease : public ::testing::Test {
     if (!std::filesystem::exists(files.substr(0, files.find(',')))) GTEST_SKIP() << "needs the build folder of a build by nvcc";
     if (test::cuobjdump_version().empty()) GTEST_SKIP() << "needs cuobjdump: scripts/setup.sh --tests, or CUDA's bin on PATH";
   }
-  // Returns the kernels in the libraries of attention, matrix products and convolution.
+  // Returns the kernels in the compiled libraries of attention, matrix products and convolution.
   static std::vector<KernelCode> device_code() {
     std::vector<KernelCode> all;
     std::istringstream files(SPILLWAY_DEVICE_CODE);
@@ -132,8 +132,8 @@ class DeviceCodeRelease : public ::testing::Test {
   }
 };
 
-// Returns the violations of kernels without tensor cores. All sums are in registers and nothing is spilled, unless attention has windows,
-// documents or caps as well. Hot loops of ordinary arithmetic read tiles from shared memory too.
+// Returns how a kernel without tensor cores violates its limits. All its sums must be in registers, and it may
+// spill only if it is attention with windows, documents or caps. Its hot loops must read tiles from shared memory.
 Violations beyond_others(const KernelCode& kernel) {
   const bool masked =
       kernel.name.ends_with(", false>") && (kernel.name.starts_with("attend<") || kernel.name.find("_gradients<") != std::string::npos);
@@ -167,7 +167,7 @@ TEST_F(DeviceCodeRelease, KernelsOfAttentionAndProductsKeepTheirLimits) {
   EXPECT_GE(others, 20u);
 }
 
-// This plants a similar kernel that is compiled for a third of the registers it needs.
+// Compiles a planted kernel with a third of the registers that it needs. The check must report it.
 TEST_F(DeviceCodeRelease, SeesAPlantedKernelWithTooFewRegisters) {
   const test::TemporaryFolder folder;
   const std::string file = (folder / "planted").string();
@@ -189,7 +189,7 @@ TEST_F(DeviceCodeRelease, SeesAPlantedKernelWithTooFewRegisters) {
   EXPECT_GT(loop.count("LDG"), 0) << counted(loop);
 }
 
-// Returns a loop of one product inside another loop, as cuobjdump prints it.
+// Returns the listing of a loop of one product inside another loop, as cuobjdump prints it.
 std::string listing(const std::string& between) {
   return "\t\tFunction : tile\n"
          "        /*0000*/                   MOV R1, c[0x0][0x28] ;                     /* 0x00000a0000017a02 */\n"

@@ -13,8 +13,8 @@
 namespace spillway::test {
 namespace {
 
-// Runs a command and returns its output. A toolkit may lack cuobjdump and the nvdisasm that it starts; scripts/setup.sh --tests then puts
-// them into build/tools.
+// Runs a command and returns its output. A toolkit may lack cuobjdump and the nvdisasm
+// that cuobjdump starts. scripts/setup.sh --tests then puts both into build/tools.
 std::string output_of(const std::string& command) {
   const std::string path = std::string("PATH=\"$PATH:") + SPILLWAY_CUDA_TOOLS + "\" ";
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen((path + command + " 2>/dev/null").c_str(), "r"), ::pclose);
@@ -40,7 +40,7 @@ std::string readable(const std::string& mangled) {
   return name.substr(0, name.find('('));
 }
 
-// Extracts NAME from lines such as "  Function : NAME", "  Function NAME:" or "arch = NAME".
+// Extracts NAME from lines such as "  Function : NAME", "  Function NAME:" or "arch = NAME". Returns whether there is one.
 bool names(const std::string& line, const char* before, char after, std::string& name) {
   const size_t at = line.find(before);
   if (at == std::string::npos) return false;
@@ -54,7 +54,7 @@ int number_after(const std::string& line, const char* what) {
   return at == std::string::npos ? -1 : std::atoi(line.c_str() + at + std::strlen(what));
 }
 
-// Parses a line such as "        /*0040*/              @!P1 LDG.E R2, [R2.64] ;      /* 0x… */".
+// Parses a line such as "        /*0040*/              @!P1 LDG.E R2, [R2.64] ;      /* 0x… */". Returns whether it is an instruction.
 bool reads_instruction(const std::string& line, Instruction& to) {
   const size_t open = line.find("/*"), close = line.find("*/"), end = line.find(" ;");
   if (open == std::string::npos || close == std::string::npos || end == std::string::npos || line.compare(open + 2, 2, " 0") == 0)

@@ -1,5 +1,5 @@
-// The machine code that nvcc made of the kernels, as cuobjdump reports it: registers, memory and instructions. Used by
-// device_code_cuda_test.cc.
+// Reads the machine code that nvcc made of the kernels, as cuobjdump reports
+// it: registers, memory and instructions. device_code_cuda_test.cc uses it.
 #pragma once
 #include <map>
 #include <string>
@@ -8,32 +8,32 @@
 namespace spillway::test {
 
 struct Instruction {
-  long at;  // address within the kernel
+  long at;  // bytes from the start of the kernel
   std::string name, rest;
 };
 
 struct KernelCode {
-  std::string architecture;  // such as sm_80
+  std::string architecture;  // has a name such as sm_80
   std::string name;          // without namespaces and parameters, such as attend_tile<BFloat16, 64, 0>
   int registers = 0, stack_bytes = 0, local_bytes = 0;
   std::vector<Instruction> instructions;
 };
 
-/// The instructions of a loop: the part of a kernel that a backward jump closes.
+/// Holds the instructions of a loop: the part of a kernel that a backward jump closes.
 struct LoopCode {
   std::vector<Instruction> instructions;
-  /// Counts instructions whose name up to the first point is `name`, such as "HMMA".
+  /// Counts the loop's instructions whose name up to the first point is `name`, such as "HMMA".
   int count(const std::string& name) const;
 };
 
 /// Parses the output of `cuobjdump --dump-resource-usage` and of `cuobjdump -sass`.
 std::vector<KernelCode> kernels_from(const std::string& resources, const std::string& sass);
-/// Returns the smallest loop that contains this instruction. It has no instructions if there is none.
+/// Returns the smallest loop of the kernel that contains instruction `name`, or a loop without instructions if there is none.
 LoopCode smallest_loop_with(const KernelCode& kernel, const std::string& name);
 
-/// Returns the version of cuobjdump; empty if it is not found.
+/// Returns the version of cuobjdump, or "" if cuobjdump is not found.
 std::string cuobjdump_version();
-/// Returns the kernels in a library, an object file or a cubin. This runs cuobjdump, which takes a second for some MiB.
+/// Returns the kernels in a library, an object file or a cubin. It runs cuobjdump, which takes a second for some MiB.
 std::vector<KernelCode> kernels_in(const std::string& file);
 
 }  // namespace spillway::test

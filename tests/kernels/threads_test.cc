@@ -1,20 +1,20 @@
-// One law for all kernels that split work into tasks: they give the same bits with 1, 2 and 3 threads.
-#include "kernels/attention/attention.h"
-#include "kernels/batch_norm.h"
-#include "kernels/convolution/conv.h"
-#include "kernels/cross_entropy.h"
-#include "kernels/elementwise.h"
-#include "kernels/embedding.h"
-#include "kernels/norm.h"
-#include "kernels/pool.h"
-#include "kernels/reduce.h"
-#include "kernels/rope.h"
+// Tests one law for all kernels that split work into tasks: they give the same bits with 1, 2 and 3 threads.
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/images/batch_norm.h"
+#include "kernels/images/conv.h"
+#include "kernels/images/pool.h"
+#include "kernels/losses/cross_entropy.h"
+#include "kernels/rows/norm.h"
+#include "kernels/rows/reduce.h"
+#include "kernels/sequence/attention.h"
+#include "kernels/sequence/embedding.h"
+#include "kernels/sequence/rope.h"
 #include "tests/support/numbers.h"
 
 namespace spillway::threads_test {
 namespace {
 
-// Checks that the tensors that `work` computes do not depend on the number of threads.
+// Checks that the tensors that `work` returns have the same bits for any number of threads.
 void expect_same_bits(const std::function<std::vector<Tensor>()>& work) {
   const std::vector<Tensor> alone = work();
   for (int threads = 2; threads <= 3; ++threads) {
@@ -130,7 +130,7 @@ TEST_P(SameBits, SumsRowsAndTables) {
 INSTANTIATE_TEST_SUITE_P(Types, SameBits, ::testing::Values(DType::f32, DType::bf16, DType::f16),
                          [](const auto& type) { return std::string(to_string(type.param)); });
 
-// A NaN or an infinity must not vanish from a sum, since the trainer decides by it whether to skip a step.
+// A NaN or an infinity must not vanish from a sum, since the trainer skips a step if its loss or gradient norm is not finite.
 TEST(NotANumber, ReachesLossAndAttention) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const i64 at : {0, 5, 16, 40}) {

@@ -1,5 +1,5 @@
-// Every kernel on a GPU compared with its CPU implementation, over types, odd sizes and misaligned views. In a build with
-// SPILLWAY_CUDA=EMULATED the GPU's code runs on the CPU.
+// Compares the kernels that add and copy tensors on a GPU with their CPU implementation, over
+// types and odd sizes. In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on the CPU.
 #include "kernels/accumulate.h"
 #include "tests/support/gpu.h"
 #include "tests/support/numbers.h"

@@ -13,9 +13,9 @@ struct Source {
   std::string text;
 };
 
-/// Returns every .h, .cc and .cu file of the rooms, tests, bench and examples, sorted by path.
+/// Returns every .h, .cc and .cu file of the libraries, tests, bench and examples, sorted by path.
 const std::vector<Source>& all_sources();
-/// Returns those of all_sources() that belong to a room.
+/// Returns those of all_sources() that belong to a room (a source folder that is one library).
 std::vector<Source> room_sources();
 
 /// Returns the lines of a text without their line ends.
@@ -23,7 +23,7 @@ std::vector<std::string> lines_of(const std::string& text);
 /// Returns `text` with comments blanked and string and character literals emptied; line numbers stay the same.
 std::string code_only(const std::string& text);
 
-/// One #include outside of comments: header "tensor/dtype.h", and whether it is quoted.
+/// Describes one #include outside of comments: header "tensor/dtype.h", and whether it is quoted.
 struct Include {
   int line;
   std::string header;
@@ -33,11 +33,11 @@ std::vector<Include> includes_of(const Source& source);
 
 struct Room {
   std::string folder;                 // for example "src/nn" or "offload"
-  std::set<std::string> may_include;  // all rooms it may include, itself and indirect ones too
+  std::set<std::string> may_include;  // all libraries it may include, itself and indirect ones too
 };
-/// Reads the rooms from rooms.txt, which cmake/room.cmake writes.
+/// Reads the libraries from rooms.txt, which cmake/room.cmake writes.
 std::map<std::string, Room> rooms();
-/// Returns the innermost room whose folder contains `path`, or "".
+/// Returns the innermost library whose folder contains `path`, or "".
 std::string room_of(const std::string& path, const std::map<std::string, Room>& rooms);
 
 /// Returns a message with its place: "offload/io_uring.cc:12: what".

@@ -1,4 +1,4 @@
-// Quantized base weights with adapters (QLoRA): loss and gradients have the bits of the same model whose weights are the dequantized ones.
+// Tests quantized base weights with adapters (QLoRA): loss and gradients have the bits of a model whose weights are the dequantized ones.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <map>
 #include <optional>
 
-#include "data/safetensors.h"
+#include "data/safetensors/safetensors.h"
 #include "models/lora.h"
 #include "models/model.h"
 #include "nn/eager.h"
@@ -19,7 +19,7 @@ namespace {
 
 using kernels::WeightFormat;
 
-// The folder's weights, with random adapters.
+// Reads a folder's base weights, and draws random values for adapters.
 class Drawn final : public WeightSource {
  public:
   Drawn(const nn::Sequential& model, const std::string& folder) : base_(model, test::data(folder)) {}
@@ -33,7 +33,7 @@ class Drawn final : public WeightSource {
   FolderWeights base_;
 };
 
-// The dequantized weights of another model, which is in memory.
+// Gives the dequantized weights of another model, which is in memory.
 class StoodFor final : public WeightSource {
  public:
   explicit StoodFor(const nn::Sequential& model) {
@@ -106,7 +106,7 @@ TEST_P(BaseWeights, HaveTheBitsOfWhatTheyStandFor) {
     ASSERT_TRUE(a.defined() && b.defined()) << p->name;
     EXPECT_EQ(std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.bytes())), 0) << p->name;
   }
-  // A planted fault: the folder's own weights differ from the dequantized ones.
+  // A planted fault, the folder's own weights in place of the dequantized ones, must change the loss.
   fill(plain.model, Drawn(plain.model, folder));
   plain.weights->forget();
   EXPECT_NE(plain.loss(batch), want);
@@ -128,7 +128,7 @@ INSTANTIATE_TEST_SUITE_P(Wider, BaseWeights,
                          ::testing::Combine(kFamilies, ::testing::Values(WeightFormat::bf16), ::testing::Values(DType::f32, DType::f64)),
                          name_of);
 
-// Quantizing a part of a parameter gives the same bytes as quantizing the whole.
+// Quantizing any part of a parameter gives the bytes that quantizing the whole gives for that part.
 TEST(QuantizedValues, OfAnyPartAreThoseOfTheWhole) {
   const auto p = nn::make_parameter("w", {30, 50}, DType::bf16, {}, WeightFormat::nf4);
   EXPECT_TRUE(p->frozen);
@@ -148,9 +148,9 @@ TEST(QuantizedValues, OfAnyPartAreThoseOfTheWhole) {
   EXPECT_ANY_THROW(nn::quantized_values(*p, values, 800, std::span(whole).first(72)));
 }
 
-// Each read of a file serves many units, and the bytes are the same wherever reads begin.
+// Quantizing reads many units (of 128 weights) from a file at a time, and gives the same bytes wherever reads begin.
 TEST(QuantizedValues, AreReadManyUnitsAtATime) {
-  const auto p = nn::make_parameter("w", {150, 137}, DType::bf16, {}, WeightFormat::nf4);  // 160 units and part of another
+  const auto p = nn::make_parameter("w", {150, 137}, DType::bf16, {}, WeightFormat::nf4);  // its weights are 160 units and part of another
   int reads = 0;
   const auto values = [&](const nn::Parameter&, i64 begin, std::span<double> out) {
     ++reads;

@@ -1,5 +1,5 @@
-// Whatever a config.json or an adapter_config.json contains, it is read or refused with Error(data). A config that is read can be written
-// and read back as an equal one.
+// Fuzzes config.json and adapter_config.json: whatever they contain, they are read or refused
+// with Error(data). A config that is read can be written and read back as an equal one.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -55,7 +55,7 @@ Json any_value(Random& random) {
   return kValues[below(random, kValues.size())];
 }
 
-// Changes one value somewhere: it is replaced, removed, or copied from another file.
+// Changes one random value of `json`: the value is replaced, removed, or copied from the file `other`.
 void mutate(Json& json, Random& random, const Json& other) {
   Json* at = &json;
   while (at->is_structured() && !at->empty() && below(random, 5) != 0)
@@ -91,7 +91,7 @@ constexpr const char* kConfigs[] = {"gpt2-tiny",        "llama-tiny", "llama3rop
                                     "gemma3-text-tiny", "olmo2-tiny", "qwen3-moe-tiny",  "phi3-partial-tiny"};
 constexpr const char* kAdapters[] = {"llama-qv", "llama-qv-rslora", "llama-all-linear", "gpt2-attn", "gpt2-all-linear"};
 
-// Returns whether the text was read.
+// Parses `text` and returns whether it was read. A refusal must be an Error(data).
 template <class Parse>
 bool survives(const std::string& text, const Parse& parse) {
   try {

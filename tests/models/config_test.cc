@@ -20,7 +20,7 @@ const char* kGpt2 = R"({"model_type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd
 const char* kLlama = R"({"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
                          "intermediate_size": 80, "max_position_embeddings": 64, "vocab_size": 97})";
 
-// Returns `base` with the keys of `changes` replaced. A change to "<remove>" removes the key.
+// Returns the JSON `base` with the keys of `changes` replaced. A change to "<remove>" removes the key.
 std::string with(const char* base, const char* changes) {
   nlohmann::json config = nlohmann::json::parse(base);
   const nlohmann::json changed = nlohmann::json::parse(changes);
@@ -185,7 +185,7 @@ TEST(Config, ImageModelsKeepShapeClassesAndNames) {
 struct Hostile {
   const char* base;
   const char* changes;
-  const char* key;  // the message must name this key
+  const char* key;  // the error message must name this key
   const char* says;
 };
 
@@ -288,7 +288,7 @@ INSTANTIATE_TEST_SUITE_P(
                             "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 8192}})",
                 "rope_parameters", "rope_scaling"}));
 
-// A config of another family, for tests of the keys that such families have.
+// Gives the config of a Gemma 2 model, for tests of keys that GPT-2 and Llama do not have.
 const char* kOthers =
     R"({"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 80,
                           "max_position_embeddings": 64, "vocab_size": 97, "head_dim": 8, "model_type": "gemma2"})";
@@ -363,7 +363,7 @@ std::string text_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// Published checkpoints have config keys of transformers 4. They must give the same model as the keys of transformers 5.
+// Published checkpoints have the config keys of transformers 4. These keys must give the model that those of transformers 5 give.
 TEST(Families, SayTheSameInTheWordsOfTransformers4And5) {
   for (const char* model : kFamilies) {
     const ModelConfig now = read_config(test::data(model)), before = parse_config(text_of(test::data(model) / "config_v4.json"), model);
@@ -390,7 +390,7 @@ TEST(Families, HaveWhatTheirConfigsSay) {
   EXPECT_EQ(of("phi3-tiny").rotary_dim, 0);
 }
 
-// Published configs leave out keys, which then have the defaults of transformers' classes.
+// Published configs leave out keys. A missing key takes the default of transformers' config class.
 TEST(Families, MissingKeysHaveTransformersDefaults) {
   const std::string bare = R"({"hidden_size": 512, "num_hidden_layers": 12, "num_attention_heads": 8, "intermediate_size": 80,
                                "max_position_embeddings": 64, "vocab_size": 97, "model_type": )";

@@ -1,4 +1,4 @@
-// Mixtures of experts in a trained model: which experts the router chooses, and with what weights, compared with transformers.
+// Compares mixtures of experts in a trained model with transformers: which experts the router chooses, and with what weights.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 #include "models/model.h"
 #include "models/weights.h"
 #include "nn/eager.h"
-#include "ops/experts.h"
+#include "ops/experts/experts.h"
 #include "tests/models/support_reference.h"
 #include "tests/support/fixtures.h"
 #include "tests/support/numbers.h"
@@ -19,7 +19,7 @@ using test::Reference;
 
 class Router : public ::testing::TestWithParam<const char*> {};
 
-// The reference lists the best expert first; ours are in ascending order.
+// Compares a router's choices. The reference lists the best expert first, while Spillway lists experts in ascending order.
 TEST_P(Router, ChoosesWhatTransformersChooses) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     const Reference reference(GetParam(), dtype);
@@ -63,7 +63,7 @@ std::vector<double> logits_of(const models::ModelConfig& config) {
   return test::as_doubles(nn::run(model, context).value);
 }
 
-// A model may have dense layers with a plain MLP among its layers. Names and shapes are those of Qwen3.
+// A mixture-of-experts model may have some dense layers with a plain MLP. Their names and shapes are those of Qwen3.
 TEST(Experts, DenseLayersAreAmongThem) {
   models::ModelConfig config = models::read_config(test::data("qwen3-moe-tiny"));
   config.experts->dense_layers = {1};
@@ -76,7 +76,7 @@ TEST(Experts, DenseLayersAreAmongThem) {
   EXPECT_FALSE(has("model.layers.1.mlp.gate.weight"));
   EXPECT_TRUE(has("model.layers.1.mlp.down_proj.weight"));
   EXPECT_EQ((*std::ranges::find(model.parameters, "model.layers.1.mlp.up_proj.weight", &nn::Parameter::name))->shape, (Shape{40, 24}));
-  // Planted faults: other dense layers, and weights that are not divided by their sum, change the numbers.
+  // Planted faults must change the logits: other dense layers, and router weights that are not divided by their sum.
   const std::vector<double> logits = logits_of(config);
   config.experts->dense_layers = {0};
   EXPECT_NE(logits_of(config), logits);
@@ -86,8 +86,8 @@ TEST(Experts, DenseLayersAreAmongThem) {
   EXPECT_NE(logits_of(config), logits);
 }
 
-// The load-balancing loss of the router, compared with transformers: its value is part of the loss, and its gradient of the routers'
-// gradients.
+// Compares the router's load-balancing loss with transformers: its value
+// is part of the loss, and its gradient is part of the routers' gradients.
 TEST_P(Router, IsEvenedOutAsTransformersDoes) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     const Reference reference(GetParam(), dtype);
@@ -115,7 +115,7 @@ TEST_P(Router, IsEvenedOutAsTransformersDoes) {
   }
 }
 
-// The planner uses this: of four experts, a token uses two.
+// The planner counts an expert's parameters for half of all positions, since a token uses two of the four experts.
 TEST(Experts, CountAsOftenAsTheyAreChosen) {
   const nn::Sequential model = models::build(models::read_config(test::data("mixtral-tiny")), DType::f32);
   for (const auto& p : model.parameters) EXPECT_EQ(p->positions, p->name.find(".experts.") != std::string::npos ? 0.5 : 1) << p->name;

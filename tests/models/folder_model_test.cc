@@ -1,5 +1,5 @@
-// Model folders that describe the same model in different or contradictory ways, compared with transformers in fp64.
-// tests/peers/model_folders.py wrote the data in tests/data/folders.
+// Tests model folders that describe one model in different or contradictory ways, against
+// transformers in fp64. tests/peers/model_folders.py wrote the data in tests/data/folders.
 #include "models/folder_model.h"
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "data/folder_checksums.h"
+#include "data/safetensors/folder_checksums.h"
 #include "models/model.h"
 #include "models/weights.h"
 #include "tests/models/support_reference.h"
@@ -62,7 +62,7 @@ std::string config_with(const std::string& model, const nlohmann::json& changes)
 
 class FolderModelTest : public ::testing::Test {
  protected:
-  // Reads a folder with this config.json and these weights.
+  // Writes a folder with the given config.json and weights, and reads it as a model.
   FolderModel read(const std::string& config, const Tensors& tensors) {
     folder_.write("config.json", config);
     write_file(folder_ / "model.safetensors", tensors);
@@ -96,7 +96,7 @@ TEST_F(FolderModelTest, AHeadOfItsOwnIsTakenUntied) {
   const std::vector<double> head = reference().values("untied/gpt2/lm_head");
   gpt2["lm_head.weight"] = {gpt2.at("transformer.wte.weight").first, {head.begin(), head.end()}};
   nlohmann::json config = nlohmann::json::parse(config_with("gpt2-tiny", nlohmann::json::object()));
-  config.erase("tie_word_embeddings");  // GPT-2's head is tied if the key is missing
+  config.erase("tie_word_embeddings");  // GPT-2's head is tied if the config lacks this key
   const FolderModel own = read(config.dump(), gpt2);
   EXPECT_FALSE(own.config.tied_head);
   expect_logits(own.config, "untied/gpt2/logits");
@@ -112,7 +112,7 @@ TEST_F(FolderModelTest, AnEqualHeadIsTied) {
   EXPECT_THAT(model.notes, IsEmpty());
   const nn::Sequential built = build(model.config, DType::f32);
   EXPECT_NO_THROW(FolderWeights(built, folder_.path()));
-  tensors["lm_head.weight"].second.back() += 1e-3F;  // changes the last value only
+  tensors["lm_head.weight"].second.back() += 1e-3F;  // changes the last value only, so the head is no longer tied
   EXPECT_FALSE(read(tied, tensors).config.tied_head);
   try {
     FolderWeights(built, folder_.path());
@@ -156,7 +156,7 @@ TEST_F(FolderModelTest, TensorsOfNoModuleAreNamedAndLeftOut) {
   expect_logits(model.config, "untied/llama/logits");
 }
 
-// Rows of pad_token_id get no gradient from the inputs, but through a tied head they do.
+// The embedding row of pad_token_id gets no gradient from the inputs, but it gets one through a tied head.
 class PaddingRow : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(PaddingRow, HasTheGradientThatItHasInTransformers) {
@@ -199,7 +199,7 @@ TEST(PaddingRowOfConfig, IsTransformers) {
   }
 }
 
-// Padding does not count in the router loss.
+// The router loss does not count padding. The references are transformers' loss and gradients.
 class PaddedRouter : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(PaddedRouter, LossAndGradientsAreTransformers) {
@@ -227,7 +227,7 @@ INSTANTIATE_TEST_SUITE_P(Families, PaddedRouter, ::testing::Values("mixtral-tiny
   return text;
 });
 
-// A micro-batch whose rows have no sample has a router loss of 0, not 0 / 0.
+// A micro-batch that consists of padding alone has a router loss of 0, not 0 / 0.
 TEST(PaddedRouterLoss, OfPaddingAloneIsNothing) {
   ModelConfig config = parse_config(config_with("mixtral-tiny", {{"output_router_logits", true}}), "mixtral-tiny");
   test::Eager eager("mixtral-tiny", config, DType::f32);

@@ -1,8 +1,8 @@
-// Whole models in bf16 and fp16: weights, activations and their gradients have that type; logits, loss and weight gradients are f32. There
-// are two references. One is the same model in fp64 with the very same weights, from which only the rounding of activations differs. The
-// other is PyTorch's fp32 run, from which the rounding of weights differs as well. bf16 has random rounding errors of 2^-9 per value, which
-// two blocks turn into about one percent of a gradient, so gradients are compared as vectors: |got - want| against |want|. fp16 has an
-// eighth of that, under a loss scale; without one, gradients below 2^-24 would become zero.
+// Tests whole models in bf16 and fp16: weights, activations and their gradients have that type; logits, loss and weight gradients are
+// f32. One reference is the same model in fp64 with the very same weights, from which only the rounding of activations differs. The
+// other is PyTorch's fp32 run, from which the rounding of weights differs as well. bf16 has random rounding errors of 2^-9 per value,
+// which two blocks turn into about one percent of a gradient. Gradients are therefore compared as vectors: |got - want| against
+// |want|. fp16 has an eighth of that error, under a loss scale; without a loss scale, gradients below 2^-24 would become zero.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,7 +29,7 @@ double norm(const std::vector<double>& x) {
   return std::sqrt(squares);
 }
 
-// Returns |got - want| / |want|.
+// Returns the relative distance of two vectors, |got - want| / |want|.
 double distance(const std::vector<double>& got, const std::vector<double>& want) {
   if (got.size() != want.size() || got.empty()) return INFINITY;
   std::vector<double> difference(got.size());
@@ -37,7 +37,7 @@ double distance(const std::vector<double>& got, const std::vector<double>& want)
   return norm(difference) / norm(want);
 }
 
-// Copies the weights of `from`, widened, to `to`.
+// Copies the weights of model `from`, widened to fp64, to model `to`.
 void copy_weights(const Eager& from, const Eager& to) {
   for (size_t i = 0; i < from.model.parameters.size(); ++i) {
     const Tensor wide = test::as(DType::f64, from.model.parameters[i]->value());
@@ -47,13 +47,13 @@ void copy_weights(const Eager& from, const Eager& to) {
 
 class HalfModel : public ::testing::TestWithParam<std::tuple<const char*, DType>> {
  protected:
-  // Runs a backward and returns the mean loss. The gradients are those of `scale` times that loss.
+  // Runs a backward and returns the mean loss. The gradients are those of the mean loss times `scale`.
   double backward() { return narrow_one.backward(batch, scale / counted) / counted; }
 
   const char* const name = std::get<0>(GetParam());
   const DType narrow_type = std::get<1>(GetParam());
   const bool fp16 = narrow_type == DType::f16;
-  const double part = fp16 ? 1.0 / 8 : 1;  // tolerances as a fraction of bf16's
+  const double part = fp16 ? 1.0 / 8 : 1;  // scales the tolerances, which are those of bf16
   const double scale = fp16 ? 4096 : 1;
   Reference reference{name, DType::f32};
   Eager narrow_one{name, narrow_type};
@@ -61,7 +61,7 @@ class HalfModel : public ::testing::TestWithParam<std::tuple<const char*, DType>
   double counted = static_cast<double>(batch.counted_targets);
 };
 
-// Measured errors: logits 0.015 of values up to 3; gradients 0.013 (0.018 against PyTorch, whose weights are not rounded).
+// The measured errors are 0.015 for logits (of values up to 3) and 0.013 for gradients (0.018 against PyTorch's unrounded weights).
 TEST_P(HalfModel, AgainstFp64OnTheSameWeights) {
   Eager wide(name, DType::f64);
   copy_weights(narrow_one, wide);
@@ -94,8 +94,8 @@ TEST_P(HalfModel, AgainstPyTorchsFp32Run) {
   }
 }
 
-// Steps of plain gradient descent on an f32 master, whose rounded value is the weight, as a trainer makes them. The loss falls as it does
-// in fp64. (Measured: 0.005 apart after 15 steps; with longer or larger steps any two runs diverge.)
+// Makes steps of gradient descent on an f32 master, whose rounded value is the weight, as a trainer does. The
+// loss falls as in fp64. (Measured: 0.005 apart after 15 steps; with more or larger steps any two runs diverge.)
 TEST_P(HalfModel, LearnsAsFp64Does) {
   Eager wide(name, DType::f64);
   copy_weights(narrow_one, wide);
@@ -146,7 +146,7 @@ TEST_P(HalfModel, ThreadsChangeNoBit) {
   EXPECT_EQ(run(3), alone);
 }
 
-// Loading an exported folder gives the same bits as loading the fp32 folder.
+// Exporting a model and loading the exported folder gives the bits of loading the original fp32 folder.
 TEST_P(HalfModel, ReadsWhatItExports) {
   const test::TemporaryFolder temporary;
   const auto& folder = temporary.path();

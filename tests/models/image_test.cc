@@ -1,5 +1,5 @@
-// Image models compared with reference runs of PyTorch: logits in evaluation mode, loss and gradients of the first step, running
-// statistics, and some steps of SGD with momentum. tests/data/image-models.md describes the data.
+// Compares image models with reference runs of PyTorch: logits in evaluation mode, loss and gradients of the first
+// step, running statistics, and some steps of SGD with momentum. tests/data/image-models.md describes the data.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -26,7 +26,7 @@ struct Case {
   double rate, decay;
 };
 
-// A model with the folder's weights, and PyTorch's SGD (momentum 0.9) on them.
+// Holds a model with a folder's weights, and applies PyTorch's SGD (momentum 0.9) to them.
 class Eager {
  public:
   explicit Eager(const Case& c) : case_(c), model(c.build(c.dtype)), weights(model), images_(c.name, DType::f32) {
@@ -96,7 +96,7 @@ class Eager {
 
 class ImageModel : public ::testing::TestWithParam<Case> {
  protected:
-  // Compares every parameter for which the reference has a tensor `prefix`name. Returns how many there were.
+  // Compares every parameter for which the reference has a tensor named `prefix` + name. Returns how many parameters there were.
   int compare(const std::string& prefix, const std::function<Tensor(const nn::Parameter&)>& got, double absolute) const {
     int compared = 0;
     for (const auto& p : eager.model.parameters) {
@@ -149,7 +149,7 @@ INSTANTIATE_TEST_SUITE_P(Models, ImageModel,
 
 TEST(ResNet, InBf16GivesWideLogitsNearThoseOfF32) {
   const Case narrow{"resnet-tiny", DType::bf16, tiny, 3, 3, 0, 0}, wide{"resnet-tiny", DType::f32, tiny, 3, 3, 0, 0};
-  // The tolerance covers eight rounding errors of 2^-8 of numbers about 1.
+  // The tolerance allows eight rounding errors of 2^-8 in numbers of about 1.
   EXPECT_LE(worst_excess(Eager(narrow).logits(), Eager(wide).logits(), 8 * 0x1p-8, 0.05), 0);
 }
 

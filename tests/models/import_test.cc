@@ -1,4 +1,4 @@
-// Which models foreign weight files contain (tests/peers/imports.py made the files). The test takes 0.1 s.
+// Tests which models the weight files of other programs contain (tests/peers/imports.py made the files). Takes 0.1 s.
 #include "models/import.h"
 
 #include <gmock/gmock.h>
@@ -41,7 +41,7 @@ TEST(Import, TorchvisionsLayersSayTheClasses) {
   EXPECT_EQ(imported.config.image_CHW, (Shape{3, 224, 224}));
 }
 
-// Each tensor of the file consists of one number, which is its index in torchvision's state_dict.
+// Each tensor of the file holds one number, which is the tensor's place in torchvision's state_dict, counted from 1.
 TEST(Import, ATorchvisionModelHasItsNames) {
   const auto file = test::data(kFolder / "resnet18.pth");
   const PlainModel model(imported_model(file, "resnet18").config, file);
@@ -53,7 +53,7 @@ TEST(Import, ATorchvisionModelHasItsNames) {
   }
   EXPECT_EQ(numbers.size(), 102u);
   EXPECT_EQ(numbers["conv1.weight"], 1);
-  EXPECT_EQ(numbers["bn1.running_var"], 5);  // in torchvision's order the sixth tensor is num_batches_tracked
+  EXPECT_EQ(numbers["bn1.running_var"], 5);  // number 6 is num_batches_tracked
   EXPECT_EQ(numbers["layer1.0.conv1.weight"], 7);
   EXPECT_EQ(numbers["fc.bias"], 122);
 }
@@ -78,7 +78,7 @@ TEST(Import, WhatIsNoneOfThemSaysSo) {
   EXPECT_THAT(refused(put(folder / "x.bin", ""), {}), HasSubstr("got neither"));
   const std::string whole = bytes_of(llm_c);
   EXPECT_THAT(refused(put(folder / "x.bin", whole.substr(0, 20000)), {}), HasSubstr("expected 23104 bytes"));
-  // Shapes made from a single element with strides of 0.
+  // A tensor with strides of 0 claims any shape with a single stored element.
   namespace pickles = test::pickles;
   const auto with_classes = [&](i64 classes) {
     const std::string first = pickles::tensor({.sizes = {64, 3, 7, 7}, .strides = {0, 0, 0, 0}});
@@ -88,7 +88,7 @@ TEST(Import, WhatIsNoneOfThemSaysSo) {
   };
   EXPECT_EQ(imported_model(with_classes(7), "resnet18").config.vocabulary, 7);
   EXPECT_THAT(refused(with_classes(i64{1} << 50), "resnet18"), AllOf(HasSubstr("16777216"), HasSubstr("fc.bias of 1125899906842624")));
-  // The config is a ResNet-34's, the weights are a ResNet-18's.
+  // The config is that of a ResNet-34, but the file has the weights of a ResNet-18.
   const auto wrong = imported_model(resnet, "resnet34");
   EXPECT_THAT(error_of(ErrorCode::data, [&] { PlainModel model(wrong.config, resnet); }), HasSubstr("are missing: layer1.2.conv1.weight"));
 }

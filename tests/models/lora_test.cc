@@ -1,4 +1,4 @@
-// LoRA adapters compared with PEFT: logits, loss, gradients and merged weights of the references in tests/data/lora.
+// Compares LoRA adapters with PEFT: logits, loss, gradients and merged weights of the references in tests/data/lora.
 #include "models/lora.h"
 
 #include <gmock/gmock.h>
@@ -161,8 +161,8 @@ TEST(AdapterConfig, WhatIsNotBuiltIsRefusedByName) {
     return std::string("accepted");
   };
   EXPECT_EQ(complaint(R"(, "use_dora": false, "rank_pattern": {}, "modules_to_save": null)"), "accepted");
-  // These keys are accepted: initializations with which PEFT leaves the base weights unchanged, since it reads all values from the file,
-  // and keys that do not concern these layers.
+  // Keys that change nothing are accepted: initializations with which PEFT leaves the base weights unchanged, since it reads all adapter
+  // values from the file, and keys that do not concern the layers of this model.
   for (const char* harmless :
        {R"("init_lora_weights": true)", R"("init_lora_weights": false)", R"("init_lora_weights": null)",
         R"("init_lora_weights": "gaussian")", R"("init_lora_weights": "orthogonal")",
@@ -215,8 +215,8 @@ TEST(AdapterConfig, WhatIsNotBuiltIsRefusedByName) {
   EXPECT_THROW(parse_adapter_config("[]", "f"), Error);
 }
 
-// Adapter folders may have an adapter_model.bin of older programs, names behind wrappers, and embeddings that PEFT saves if the vocabulary
-// was resized.
+// An adapter folder may have an adapter_model.bin of older PEFT versions, names with
+// prefixes of wrappers, and embeddings that PEFT saves if the vocabulary was resized.
 TEST(AdapterFolder, ReadsOldFilesAndNamesWhatItCannotTake) {
   const nn::Sequential model = build(config_of("llama-qv"), DType::f32);
   const test::TemporaryFolder folder;

@@ -86,8 +86,8 @@ TEST(Build, InitialisesAsHuggingFaceDoes) {
 
 TEST(Build, RefusesOtherTypes) { EXPECT_THROW(build(preset("gpt2-tiny"), DType::int32), Error); }
 
-// The expected numbers are those of transformers' _compute_llama3_parameters in fp64: theta 10000, width 16, factor 8, low 1, high 4,
-// original 32.
+// The expected frequencies are those of transformers' _compute_llama3_parameters in fp64: theta
+// 10000, width 16, factor 8, low_freq_factor 1, high_freq_factor 4, original context length 32.
 TEST(Rope, FrequenciesOfTheThreeBranches) {
   ModelConfig config = preset("llama-tiny");
   config.head_dim = 16;
@@ -99,7 +99,7 @@ TEST(Rope, FrequenciesOfTheThreeBranches) {
   const auto scaled = rotary_of(config, 0).frequencies;
   EXPECT_DOUBLE_EQ(scaled[0], plain[0]) << "wavelength 6.3 is below 8: kept";
   EXPECT_DOUBLE_EQ(scaled[7], plain[7] / 8) << "wavelength beyond 32: stretched";
-  // The wavelength 2 pi / 0.3162 = 19.87 is between the two limits: a share of (32/19.87 - 1) / 3 is kept.
+  // The wavelength 2 pi / 0.3162 = 19.87 is between the two limits, so the share (32/19.87 - 1) / 3 of the frequency is kept.
   const double keep = (32 * plain[1] / (2 * M_PI) - 1) / 3;
   EXPECT_GT(keep, 0);
   EXPECT_LT(keep, 1);
@@ -122,7 +122,7 @@ struct FromScratch {
   nn::EagerParameters weights;
 };
 
-// A model with new weights has a mean loss near ln V, off by about half the variance of the logits.
+// A model with new weights has a mean loss near ln V for V tokens, off by about half the variance of the logits.
 TEST(FromScratchModel, StartsNearTheUniformLoss) {
   for (const char* name : {"gpt2-tiny", "llama-tiny"}) {
     FromScratch scratch(preset(name), 1337);
@@ -168,15 +168,15 @@ TEST(Dropout, DoesNotDependOnTheCutIntoMicroBatches) {
     const MicroBatch part{rows(whole_batch.tokens_BT), rows(whole_batch.targets_BT), rows(whole_batch.positions_BT), row, 16};
     parts += scratch.loss(part, nn::Mode::train);
   }
-  // Rows of a matrix product may be rounded differently if it has another number of rows: 32 losses of about 5.5, each accurate to a few
-  // units of 2^-24.
+  // The tolerance allows 32 losses of about 5.5, each accurate to a few units of
+  // 2^-24, since matrix products with another number of rows may round differently.
   EXPECT_NEAR(parts, whole, 1e-3);
   MicroBatch wrong = batch_of(config, 2, 16);
   wrong.first_sample = 1;
   EXPECT_GT(std::abs(scratch.loss(wrong, nn::Mode::train) - whole), 1e-3) << "the check can fail";
 }
 
-// Makes the forward and backward of one training step with all memory from the arena, and returns its peak in bytes.
+// Runs forward and backward of one training step with all memory from `arena`, and returns the arena's peak in bytes.
 i64 step_in(Arena& arena, Device device, const ModelConfig& config, DType dtype) {
   const Stream stream{device, nullptr, &arena};
   const StreamScope scope(stream);

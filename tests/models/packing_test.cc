@@ -1,10 +1,10 @@
-// Documents packed into rows, compared with PyTorch: the loss of every token, the sums and gradients of the references in
-// tests/data/packing.
+// Compares documents packed into rows with PyTorch: the loss of every token,
+// and the sums and gradients of the references in tests/data/packing.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "data/safetensors.h"
+#include "data/safetensors/safetensors.h"
 #include "tests/models/support_reference.h"
 #include "tests/support/fixtures.h"
 
@@ -72,7 +72,7 @@ TEST_P(Packed, LogitsAreThoseOfEachDocumentAlone) {
   for (i64 t = 0; t < T; ++t) {
     const std::vector<double> got = eager.logits(batch, t);
     for (i64 b = 0; b < B; ++b) {
-      if (segments.span<i32>()[static_cast<size_t>(b * T + t)] < 0) continue;  // positions of padding are not compared
+      if (segments.span<i32>()[static_cast<size_t>(b * T + t)] < 0) continue;  // padding is not compared
       for (i64 v = 0; v < V; ++v)
         ASSERT_NEAR(got[static_cast<size_t>(b * V + v)], want[static_cast<size_t>((b * T + t) * V + v)], allowed) << b << " " << t;
     }

@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Returns the number of parameters of a preset. The model has shapes only, and no parameter has memory.
+// Returns the number of parameters of a preset. The model is built from shapes only, so its parameters have no memory.
 i64 parameters(const char* name) {
   const nn::Sequential model = build(preset(name), DType::f32);
   for (const auto& p : model.parameters) EXPECT_FALSE(p->storage->resident());
@@ -53,8 +53,8 @@ TEST(Presets, HaveThePublishedParameterCounts) {
   EXPECT_EQ(parameters("olmo2-13b"), 13'716'198'400);
 }
 
-// The counts are those of torchvision; of ResNet-20 with convolutions in two shortcuts (He et al.: 0.27 M); of PyTorch's tutorial; and of
-// LeNet-5 with 400 features.
+// The expected counts are those of torchvision; of ResNet-20 with convolutions in two
+// shortcuts (He et al.: 0.27 M); of PyTorch's tutorial; and of LeNet-5 with 400 features.
 TEST(Presets, OfImagesHaveThePublishedParameterCounts) {
   EXPECT_EQ(parameters("alexnet"), 61'100'840);
   EXPECT_EQ(parameters("vgg11"), 132'863'336);
@@ -66,8 +66,8 @@ TEST(Presets, OfImagesHaveThePublishedParameterCounts) {
   EXPECT_EQ(parameters("lenet"), 61'706);
 }
 
-// Counted by hand: two tables of 256 x 128; each layer has two norms, q and o of 128 x 128, k and v of 64 x 128 and three matrices of 352 x
-// 128; and there is the last norm.
+// llama-tiny's number of parameters is counted by hand: two tables of 256 x 128; in each layer two
+// norms, q and o of 128 x 128, k and v of 64 x 128, and three matrices of 352 x 128; and the last norm.
 TEST(Presets, LlamaTinyIsWhatTheManualSays) {
   EXPECT_EQ(parameters("llama-tiny"), 2 * 256 * 128 + 4 * (2 * 128 + 2 * 128 * 128 + 2 * 64 * 128 + 3 * 352 * 128) + 128);
   EXPECT_FALSE(preset("llama-tiny").tied_head);

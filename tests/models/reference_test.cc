@@ -1,4 +1,4 @@
-// Whole models compared with PyTorch and transformers: logits, loss and every gradient, in fp32 and fp64.
+// Compares whole models with PyTorch and transformers: logits, loss and every gradient, in fp32 and fp64.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,8 +19,8 @@ struct Case {
   DType dtype;
 };
 
-// In fp64 both sides round in the sixteenth digit and differ only in the order of sums. Values are below 10, and measured differences are
-// below 1e-14. In fp32 the measured differences of logits, loss and gradients are below 2e-6, 3e-7 and 2e-7.
+// Tolerances for fp64 allow other orders of sums: values are below 10, and measured differences are below
+// 1e-14. In fp32 the measured differences of logits, loss and gradients are below 2e-6, 3e-7 and 2e-7.
 struct Tolerance {
   double logits, loss, gradients, norm_relative;
 };
@@ -61,13 +61,13 @@ TEST_P(AgainstReference, LogitsOfEveryPosition) {
   }
 }
 
-// Rows are padded in front (the last row by none) and processed in passes of several lengths. The logits of the last position of every pass
-// are compared.
+// Rows are padded in front (the last row has no padding) and computed in passes of several
+// lengths with a key/value cache. The logits of the last position of every pass are compared.
 TEST_P(AgainstReference, LogitsOfEveryPassWithACache) {
   const MicroBatch whole = reference.batch("input_ids", "labels");
   const std::vector<double> want = reference.values("logits");
   const i64 B = whole.tokens_BT.size(0), T = whole.tokens_BT.size(1), V = eager.config.vocabulary, all = T + 2 * (B - 1);
-  const auto front = [&](i64 b) { return 2 * (B - 1 - b); };  // rows do not end at the same place: row b has at most `all - front` tokens
+  const auto front = [&](i64 b) { return 2 * (B - 1 - b); };  // row b begins with front(b) padding tokens, so rows end at different places
   nn::KeyValueCache cache(Stream{.memory = &MemoryPool::heap()}, B, all);
   i64 compared = 0;
   const auto pass = [&](i64 begin, i64 count) {
@@ -101,7 +101,7 @@ TEST_P(AgainstReference, LogitsOfEveryPassWithACache) {
   for (i64 begin = 0; const i64 count : {5, 1, 4}) pass(begin, count), begin += count;
   for (i64 begin = 10; begin < all; ++begin) pass(begin, 1);
   EXPECT_GE(compared, B * (T - 8));
-  cache.seek(6);  // the cache forgets all later positions
+  cache.seek(6);  // makes the cache forget positions from 6 on
   pass(6, 3);
 }
 
@@ -121,8 +121,8 @@ TEST_P(AgainstReference, MaskedTargets) {
   EXPECT_NEAR(gradient_norm(), reference.value("masked/grad_norm"), allowed.norm_relative * reference.value("masked/grad_norm"));
 }
 
-// Four micro-batches of two rows are compared with the batch of eight rows. Gradients accumulate as those of 1/Z times the sum of losses,
-// where Z counts the targets of all micro-batches.
+// Compares four micro-batches of two rows with one batch of eight rows. Accumulated gradients
+// are those of 1/Z times the sum of losses, where Z counts the targets of all micro-batches.
 TEST_P(AgainstReference, AccumulationIsTokenWeighted) {
   if (!reference.has("accum/loss")) return;  // only llama-tiny has these references
   for (const std::string prefix : {"accum/", "accum_masked/"}) {
@@ -183,13 +183,13 @@ TEST(TiedHead, GradientIsTheSumOfBothUses) {
     const auto lookup = test::as_doubles(eager.weights.gradient(table.id, 0)), head = test::as_doubles(eager.weights.gradient(table.id, 1));
     const auto sum = eager.gradient(table.name), want = reference.values("grad/" + table.name);
     for (size_t i = 0; i < sum.size(); ++i) ASSERT_EQ(sum[i], lookup[i] + head[i]);
-    // A planted fault: the gradient of either use alone is not the gradient.
+    // A planted fault must show: the gradient of one of the two uses of a tied matrix is not the whole gradient.
     EXPECT_GT(worst_excess(lookup, want, 1e-4, 0), 0);
     EXPECT_GT(worst_excess(head, want, 1e-4, 0), 0);
   }
 }
 
-// A weight that is off in the seventh digit must show in fp64. This shows that the comparison can fail.
+// An error in the seventh digit of one weight must show in fp64. The comparison can thus fail.
 TEST(PlantedFault, AWrongWeightShows) {
   const Reference reference("llama-tiny", DType::f64);
   Eager eager("llama-tiny", DType::f64);

@@ -21,7 +21,7 @@ std::vector<T> read(const data::SafetensorsReader& reader, const std::string& na
   return values;
 }
 
-// Turns dropout off, since the references were run without it, whatever config.json says.
+// Turns dropout off, whatever config.json says, since the reference runs had none.
 models::ModelConfig undropped(models::ModelConfig config) {
   config.embedding_dropout = config.residual_dropout = config.attention_dropout = 0;
   return config;

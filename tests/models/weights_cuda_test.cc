@@ -1,4 +1,4 @@
-// Filling and saving a model gives the same bytes whether its parameters are in GPU memory or in host memory.
+// Tests that filling and saving a model gives the same bytes whether its parameters are in GPU memory or in host memory.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -22,7 +22,7 @@ std::string bytes_of(const std::filesystem::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// A model whose parameters are on the current stream's device and are filled from `source`.
+// Holds a model whose parameters are on the current stream's device and are filled from `source`.
 struct Held {
   Held(const ModelConfig& config, DType dtype, const std::function<std::unique_ptr<WeightSource>(const nn::Sequential&)>& source)
       : model(build(config, dtype)), memory(model) {
@@ -60,7 +60,7 @@ TEST_F(WeightsOnGpu, AreFilledAndSavedToTheBit) {
   }
 }
 
-// The base model has 4-bit weights, which are copied to the GPU in their quantized units; the adapters do not.
+// Weights of a 4-bit base model are copied to the GPU in their quantized units. Adapters are not quantized.
 TEST_F(WeightsOnGpu, OfABaseInFewBitsAreFilledToTheBit) {
   ModelConfig config = preset("llama-tiny");
   config.lora = LoraConfig{.rank = 2};

@@ -25,7 +25,7 @@ struct Entry {
 };
 using Entries = std::vector<Entry>;
 
-// Returns the tensors of a reference folder, to be changed and written elsewhere.
+// Returns the tensors of a reference folder, so that a test can change them and write them elsewhere.
 Entries entries_of(const std::string& model) {
   const data::SafetensorsReader reader(test::data(model) / "model.safetensors");
   Entries entries;
@@ -76,7 +76,7 @@ std::vector<double> values(const WeightSource& source, const nn::Parameter& para
   return all;
 }
 
-// Expects the same values as in the unchanged folder, for every parameter.
+// Expects `got` to give the same values as the unchanged folder, for every parameter.
 void expect_same(const WeightSource& got, const nn::Sequential& model, const std::string& folder) {
   const FolderWeights want(model, test::data(folder));
   for (const auto& p : model.parameters) EXPECT_EQ(values(got, *p), values(want, *p)) << p->name;
@@ -132,7 +132,8 @@ TEST_F(Weights, NamesWhatIsMissing) {
 TEST_F(Weights, NamesWhatHasAnotherShapeOrType) {
   Entries entries = entries_of("gpt2-tiny");
   for (Entry& entry : entries) {
-    if (entry.info.name == "transformer.h.0.attn.c_attn.weight") entry.info.shape = {96, 32};  // the shape if it were stored as [out, in]
+    // The shape is the one that the matrix would have in [out, in] order.
+    if (entry.info.name == "transformer.h.0.attn.c_attn.weight") entry.info.shape = {96, 32};
     if (entry.info.name == "transformer.wpe.weight") entry.info.dtype = DType::int32;
   }
   EXPECT_THAT(refusal(entries, "gpt2-tiny"), AllOf(HasSubstr("transformer.h.0.attn.c_attn.weight (expected shape [32, 96], got [96, 32])"),
@@ -150,7 +151,7 @@ TEST_F(Weights, NamesWhatIsLeftOver) {
 
 TEST_F(Weights, OneTensorDoesNotServeTwoNames) {
   Entries entries = entries_of("gpt2-tiny");
-  entries.push_back(zeros_of("wte.weight", {97, 32}));  // in addition to transformer.wte.weight
+  entries.push_back(zeros_of("wte.weight", {97, 32}));  // a second copy, in addition to transformer.wte.weight
   EXPECT_THAT(refusal(entries, "gpt2-tiny"), HasSubstr(": wte.weight;"));
 }
 

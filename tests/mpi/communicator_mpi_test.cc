@@ -1,4 +1,4 @@
-// Runs the communicator's test suite on ranks that are the processes of one mpirun: all run the same tests in the same order.
+// Runs the communicator's test suite on ranks that are the processes of one mpirun. All ranks run the same tests in the same order.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -16,7 +16,7 @@ int from_environment(const char* name, int otherwise) {
 
 int all_ranks() { return from_environment("OMPI_COMM_WORLD_SIZE", 1); }
 
-// Runs the body on the first `ranks` ranks; the others wait for its end.
+// Runs the body on the first `ranks` ranks. The other ranks wait until the body ends.
 void run_here(int ranks, double timeout_s, const Body& body) {
   const int ranks_per_node = from_environment("SPILLWAY_TEST_RANKS_PER_NODE", 0);
   auto whole = open_mpi_communicator({.timeout_s = timeout_s, .ranks_per_node = ranks_per_node});

@@ -1,17 +1,17 @@
-// A backward in two parts gives the bits of a single backward: for every layer and typical blocks, in every type, whatever is frozen, with
-// or without a gradient of the input. If the second part reads no weights, it runs without them.
+// Tests that a backward in two parts gives the bits of a single backward: for every layer and typical blocks, in every type,
+// whatever is frozen, with or without a gradient of the input. A second part that reads no weights must run without them in memory.
 #include <gtest/gtest.h>
 
 #include "nn/eager.h"
 #include "nn/image_layers.h"
-#include "ops/attention.h"
-#include "ops/elementwise.h"
-#include "ops/experts.h"
-#include "ops/glu.h"
-#include "ops/loss.h"
-#include "ops/norm.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/elementwise/glu.h"
+#include "ops/experts/experts.h"
+#include "ops/layout/shape.h"
+#include "ops/losses/loss.h"
 #include "ops/products/matmul.h"
-#include "ops/shape.h"
+#include "ops/rows/norm.h"
+#include "ops/sequence/attention.h"
 #include "tests/nn/support_blocks.h"
 #include "tests/support/numbers.h"
 #include "tests/support/sink.h"
@@ -34,8 +34,8 @@ struct Case {
   ParameterList uses;
   test::Forward forward;
   Shape input;
-  bool reads = false;  // the weight part needs the weights
-  bool narrow = true;  // also runs in bf16 and f16; copies of views support one type only
+  bool reads = false;  // whether the weight part needs the weights
+  bool narrow = true;  // whether to test bf16 and f16 too; copies of views support one type only
 };
 
 template <class Layer>
@@ -45,7 +45,7 @@ Case layer(const char* name, const Layer& layer, const Shape& input, bool reads 
   return c;
 }
 
-// A parameter that is used without a layer.
+// Holds a parameter that a block uses directly, without a layer.
 struct Weight {
   std::shared_ptr<Parameter> parameter;
   Weight(const char* name, const Shape& shape, DType dtype) : parameter(test::weight(name, shape, dtype)) {}
@@ -159,7 +159,7 @@ class Model {
     }
   }
   const std::vector<std::shared_ptr<Parameter>>& parameters() const { return sequential_.parameters; }
-  /// Freezes one more parameter, besides those that are always frozen.
+  /// Freezes parameter `one`, besides those that the block itself freezes.
   void freeze(std::optional<size_t> one) {
     for (size_t p = 0; p < parameters().size(); ++p) parameters()[p]->frozen = frozen_[p] || p == one;
   }

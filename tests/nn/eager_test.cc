@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "device/memory_pool.h"
-#include "ops/elementwise.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/rows/reduce.h"
 #include "tests/nn/support_blocks.h"
 
 namespace spillway::nn::eager_test {
@@ -24,7 +24,7 @@ std::vector<T> values(const Tensor& t) {
 
 void set(const Parameter& p, std::initializer_list<float> numbers) { std::ranges::copy(numbers, p.value().span<float>().begin()); }
 
-// y = 3 a; z = sum(y * b * a). Both blocks use a.
+// Computes y = 3 a in the first block and z = sum(y * b * a) in the second. Both blocks use the parameter a.
 struct Shared {
   std::shared_ptr<Parameter> a = weight("a"), b = weight("b");
   Sequential model;
@@ -97,8 +97,8 @@ TEST(EagerParameters, ForgetsOneParametersGradient) {
   EXPECT_TRUE(weights.gradient(1).defined());
 }
 
-// A backward may throw, for instance because memory is refused. Once the gradients are forgotten, the parameters are as they were before
-// the pass.
+// A backward may throw, for instance because it is refused memory. Once its
+// gradients are forgotten, the parameters are as they were before the pass.
 TEST(EagerParameters, AreAsBeforeAfterABackwardThatThrew) {
   Shared shared;
   EagerParameters weights(shared.model);

@@ -1,12 +1,12 @@
-// Hooks behind a block: what they see and may change, forward and backward, and what they must not do.
+// Tests hooks behind a block: what they see and may change, forward and backward, and what they must not do.
 #include "nn/hook.h"
 
 #include <gmock/gmock.h>
 
 #include "base/error.h"
 #include "nn/eager.h"
-#include "ops/operators.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/operators.h"
+#include "ops/rows/reduce.h"
 #include "tensor/create.h"
 
 namespace spillway::nn::hook_test {
@@ -14,7 +14,7 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-// A module that computes y = w x.
+// Computes y = w x.
 class Scaled final : public Module {
  public:
   explicit Scaled(std::shared_ptr<Parameter> w) : w_(std::move(w)) {}

@@ -47,7 +47,7 @@ TEST(Linear, StartsAsPyTorchsWhenUniform) {
   }
 }
 
-// A batch-norm layer and a batch whose mean is 2 and whose variance is 1 (biased) or 4/3 (unbiased).
+// Holds a batch-norm layer, and a batch whose mean is 2 and whose variance is 1 (biased) or 4/3 (unbiased).
 struct Batch {
   const BatchNorm2d layer{"bn", 1, DType::f32, 0};
   Sequential model;

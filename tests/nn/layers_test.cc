@@ -20,7 +20,7 @@ std::vector<float> values(const Tensor& t) {
 
 Tensor numbers(std::vector<float> v, const Shape& shape) { return tensor_of<float>(v, shape); }
 
-// A model with a single block that consists of one layer, with memory for its parameters.
+// Makes a model whose only block is one layer, with memory for its parameters.
 template <class Layer>
 struct Alone {
   explicit Alone(const Layer& layer) {
@@ -105,10 +105,10 @@ TEST(Dropout, WorksInTrainingOnlyAndTellsPlacesApart) {
   EXPECT_EQ(dropped, values(here(x, context).value)) << "the mask is a function of key and sample";
   EXPECT_NE(dropped, values(there(x, context).value));
   for (float v : dropped) EXPECT_TRUE(v == 0 || v == 2);
-  // 256 fair coins: five standard deviations of 8.
+  // The number of zeros among 256 elements, each dropped with probability 1/2, may be off by five standard deviations of 8.
   EXPECT_NEAR(static_cast<double>(std::ranges::count(dropped, 0.0f)), 128, 40);
 
-  batch.first_sample = 12;  // what was row 1 is now row 0
+  batch.first_sample = 12;  // row 1 of the earlier batch becomes row 0
   const auto shifted = values(here(x, context).value);
   EXPECT_TRUE(std::equal(dropped.begin() + 128, dropped.end(), shifted.begin()));
   EXPECT_EQ(values(Dropout("h.0.drop", 0)(x, context).value), values(x));

@@ -1,4 +1,4 @@
-// The bytes and multiplications that a model needs, as measured on the meta device, are compared with a real run and with arithmetic.
+// Compares the bytes and multiplications that the meta device measures for a model with those of a real run and with arithmetic.
 #include "nn/measure.h"
 
 #include <gtest/gtest.h>
@@ -6,16 +6,16 @@
 #include "device/memory_pool.h"
 #include "nn/eager.h"
 #include "nn/image_layers.h"
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 #include "ops/losses/class_loss.h"
-#include "ops/reduce.h"
+#include "ops/rows/reduce.h"
 #include "tensor/create.h"
 #include "tensor/flop_count.h"
 
 namespace spillway::nn::measure_test {
 namespace {
 
-// A convolution without padding, a linear layer and a sum.
+// Computes a convolution without padding, a linear layer and a sum.
 class Net final : public Module {
  public:
   Net() : conv_("conv", 2, 3, 3, DType::f32, {}), linear_("linear", 3 * 36, 5, DType::f32, {}) {}
@@ -46,7 +46,7 @@ TEST(Measure, CountsWhatArithmeticDoes) {
   EXPECT_EQ(size.gradient_bytes, 4 * size.parameters);
   const double conv = 2.0 * 4 * 3 * 36 * (2 * 9), linear = 2.0 * 4 * 108 * 5;
   EXPECT_EQ(size.forward_flops, conv + linear);
-  // The convolution's images need no gradient.
+  // The gradient of the convolution's input, the images, is not computed.
   EXPECT_EQ(size.backward_flops, conv + 2 * linear);
 }
 
@@ -57,7 +57,7 @@ TEST(Measure, FrozenParametersAreNotTrained) {
   EXPECT_LT(some.backward_flops, all.backward_flops);
 }
 
-// A real run saves the same bytes and makes as many multiplications. Its pool, which allocates whole pages, saw no smaller peak.
+// A real run saves the same bytes and makes as many multiplications. Its memory pool allocates whole pages, so its peak is no smaller.
 TEST(Measure, IsWhatARealRunNeeds) {
   const ModelSize size = measure([] { return net(false); }, 4, 1);
   MemoryPool pool("activations", kGiB);

@@ -40,8 +40,8 @@ TEST(InitialValues, HaveTheMeanAndDeviationAsked) {
     squares += (x - mean) * (x - mean);
     fourth += std::pow(x / 0.02, 4);
   }
-  // Five standard errors of n normal numbers are allowed: those of the mean are std/sqrt(n), of the deviation std/sqrt(2n), of the fourth
-  // moment sqrt(96/n).
+  // The tolerance is five standard errors of n normal numbers: std/sqrt(n) for the
+  // mean, std/sqrt(2n) for the deviation, and sqrt(96/n) for the fourth moment.
   EXPECT_NEAR(mean, 0, 5 * 0.02 / std::sqrt(n));
   EXPECT_NEAR(std::sqrt(squares / n), 0.02, 5 * 0.02 / std::sqrt(2 * n));
   EXPECT_NEAR(fourth / n, 3, 5 * std::sqrt(96 / n));

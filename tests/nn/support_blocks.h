@@ -1,4 +1,4 @@
-// Blocks made from a list of parameter uses, for tests of code that combines blocks.
+// Makes blocks from a list of parameter uses, for tests of code that combines blocks.
 #pragma once
 #include <functional>
 

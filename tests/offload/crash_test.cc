@@ -1,5 +1,5 @@
-// Crash safety of a store. Its I/O over several generations is recorded. From any disk image that a crash at any instant may leave, the
-// store must find a complete generation, no older than the last one that it had reported committed.
+// Tests that a store survives a crash. The store's I/O over several generations is recorded. From any disk image that a crash at any
+// instant may leave, the store must find a complete generation, no older than the last one that it had reported committed.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,7 +24,7 @@ constexpr auto& kCommitted = test::kCommittedGenerations;
 
 class Crash : public test::CrashTest {
  protected:
-  // Returns what is wrong with the recovery from `image`; empty if nothing is.
+  // Returns what is wrong with the recovery from `image`, or an empty text if nothing is.
   std::string objection(const Image& image, const IoLog& log, size_t entries, const StoreDescription& description) const {
     i64 asked = 0, reported = 0;
     for (size_t i = 0; i < entries; ++i) {
@@ -43,7 +43,7 @@ class Crash : public test::CrashTest {
     return "found " + found->record + " after the report of " + std::to_string(reported);
   }
 
-  // Number of images, number of those that do not recover (bad), number of these that claim to (wrong), and what the first bad one was.
+  // Counts images, images that do not recover (bad), and bad ones that claim to recover (wrong), and describes the first bad one.
   struct Verdict {
     i64 images = 0, bad = 0, wrong = 0;
     std::string first;
@@ -115,8 +115,8 @@ INSTANTIATE_TEST_SUITE_P(All, DurableCrashRelease, testing::Values(Durability::s
 
 TEST_P(DurableCrashRelease, EveryPowerLossRecovers) { expect_ten_thousand_to_recover(Disaster::power_loss); }
 
-// The life of a process: it continues from the previous process's last commit, generation after generation, and reports each commit through
-// a pipe.
+// Lives as a process until it is killed: it continues from the previous process's last
+// commit, generation after generation, and reports each commit through a pipe.
 [[noreturn]] void live(const StoreDescription& description, int told) {
   try {
     const ChosenEngine chosen = make_io_engine(IoEngineKind::automatic, 16);
@@ -132,7 +132,7 @@ TEST_P(DurableCrashRelease, EveryPowerLossRecovers) { expect_ten_thousand_to_rec
   }
 }
 
-// Kills a process `ms` milliseconds after its first commit. Returns the last generation that it reported.
+// Kills a process `ms` milliseconds after its first commit. Returns the last generation that the process reported.
 u64 kill_after(int ms, const StoreDescription& description) {
   int told[2];
   if (::pipe(told) != 0) throw std::runtime_error("pipe");
@@ -167,7 +167,7 @@ TEST(KillRelease, EveryRestartGoesOnFromTheLastReportedGeneration) {
   }
 }
 
-// Faulty stores, made by changing the log of a correct one. The crash images must reveal the fault.
+// Makes faulty stores by changing the log of a correct one. The crash images must reveal the fault.
 class FaultyStore : public Crash {};
 INSTANTIATE_TEST_SUITE_P(All, FaultyStore, testing::Values(Durability::step), [](const auto&) { return "step"; });
 

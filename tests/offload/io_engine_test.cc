@@ -39,8 +39,8 @@ class Engines : public testing::TestWithParam<IoEngineKind> {
 INSTANTIATE_TEST_SUITE_P(All, Engines, testing::Values(IoEngineKind::io_uring, IoEngineKind::pread),
                          [](const auto& test) { return test.param == IoEngineKind::pread ? "pread" : "io_uring"; });
 
-// Writes and reads random tiles and checks what it reads. Each thread owns the tiles whose number modulo the thread count is its own, and
-// remembers what it wrote.
+// Writes and reads random tiles and checks what it reads. Each thread owns the tiles whose
+// number modulo the thread count is its own number, and remembers what it wrote.
 void read_and_write_at_random(IoEngine& engine, const ScratchFile& file, i64 tile_bytes, i64 tiles, int thread, int threads) {
   std::mt19937 random(static_cast<u32>(thread));
   std::vector<u64> seed_of(static_cast<size_t>(tiles), 0);
@@ -98,7 +98,7 @@ TEST_P(Engines, LargeRequestsAreCutIntoPieces) {
   EXPECT_TRUE(same(in.span(), out.span()));
 }
 
-// The kernel itself transfers fewer bytes than requested.
+// Shows that transfers are resumed if the kernel itself transfers fewer bytes than requested.
 TEST_P(Engines, TrueShortCountsAreResumed) {
   const auto engine = make();
   const i64 bytes = 2 * kMiB + 8192;
@@ -112,8 +112,8 @@ TEST_P(Engines, TrueShortCountsAreResumed) {
   EXPECT_TRUE(same(in.span(), out.span()));
 }
 
-// The kernel reports a count that is not a multiple of the alignment, so direct I/O must repeat that block from its start. What the kernel
-// read beyond the count is damaged, so an engine that believes it got more than it was told fails here.
+// Shows that direct I/O repeats a block from its start if the kernel reports a count that is not a multiple of the alignment. What
+// the kernel read beyond the count is damaged, so an engine that believes it got more than it was told fails here.
 TEST_P(Engines, MisalignedShortCountsAreResumed) {
   const auto engine = make();
   const ScratchFile file = this->file(kMiB);
@@ -174,7 +174,7 @@ TEST_P(Engines, ErrorsNameFileOffsetErrnoAndCure) {
     EXPECT_TRUE(full.says(part)) << full.text;
 }
 
-// A kernel that completes nothing until it is opened, and records the order of the requests.
+// Simulates a kernel that completes no request until open() is called, and records the order of the requests.
 class GatedSystem : public SystemCalls {
  public:
   i64 bytes_to_request(const Transfer& transfer) override {
@@ -235,7 +235,7 @@ TEST_P(Engines, AFailedFlushIsAnErrorAndNotTriedAgain) {
   EXPECT_EQ(error.code, ErrorCode::io);
   for (const std::string& part : {std::string("fdatasync of " + file.path().string()), std::string("errno 5"), std::string("dmesg")})
     EXPECT_TRUE(error.says(part)) << error.text;
-  EXPECT_EQ(system_.flushes, 2);  // no second try, which would succeed although the bytes were not written
+  EXPECT_EQ(system_.flushes, 2);  // flush() is not repeated: a second call would succeed although the bytes were not written
 }
 
 TEST_P(Engines, TheEventWaitsForTheWholeRequestEvenAfterAnError) {
@@ -342,7 +342,7 @@ TEST_P(Engines, TheDestructorWaits) {
   EXPECT_TRUE(event.ready());
 }
 
-// The pread engine runs 16 pieces at a time on one drive and 32 on two drives, but never more than the queue depth.
+// Shows that the pread engine runs 16 pieces at a time on one drive and 32 on two drives, but never more than the queue depth.
 TEST(PreadThreads, AreAsManyAsDrivesNeed) {
   const test::MountedFolder other("tmpfs", "size=4m");
   if (!other.mounted()) GTEST_SKIP() << other.why();

@@ -73,7 +73,7 @@ TEST_F(Store, ABitFlipIsCaughtNamingFileTileAndGeneration) {
   }
 }
 
-// One bit is flipped in each page of either file in turn, and exactly the pages of the committed generation must be reported.
+// Flips one bit in each page of either file in turn. Exactly the pages of the committed generation must be reported as damaged.
 TEST_F(Store, EveryPageOfACommittedGenerationIsGuarded) {
   run(0, 2, describe());
   int found = 0;

@@ -1,5 +1,5 @@
-// Starts that do not fit a store, or are to begin anew, between a crash and a start that fits, and the death of such starts at any system
-// call. The start that fits must still find what the crash had left.
+// Tests starts of a run that do not fit a store, or are to begin anew, after a crash and before a start that fits. Such
+// starts are also killed at any system call. The start that fits must still find what the crash had left.
 #include <fmt/format.h>
 
 #include <functional>
@@ -43,7 +43,7 @@ class OtherStart : public test::CrashTest {
     store.write_generation(kOthers, true);
     store.store.commit(kOthers, "of another");
   }
-  // Returns which commit a start continues from, and whether its data is as it was written.
+  // Returns which commit a start continues from, and whether the data of that commit is as it was written.
   std::string found(const StoreDescription& description, u64 first_generation = kFirstGeneration) {
     SmallStore store(engine_, description);
     const std::optional<Commit>& last = store.store.last_commit();
@@ -51,8 +51,8 @@ class OtherStart : public test::CrashTest {
                 : "nothing";
   }
 
-  // Expects every kind of other start to leave what the right start finds unchanged. Returns 1 if the image contains a commit, and 0
-  // otherwise.
+  // Runs every kind of start that does not fit, and expects the start that fits to find the
+  // same as before. Returns 1 if the image contains a commit, and 0 otherwise.
   i64 expect_the_same(const Image& image, const StoreDescription& right, bool commits) {
     const auto put_back = [&] {
       clear();
@@ -146,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(All, KilledStartRelease, testing::Values(Durability::ch
 TEST_P(KilledStartRelease, WhileItSetsAside) {
   for (const Way& way : kWays) {
     SCOPED_TRACE(way.name);
-    bool again = GetParam() == Durability::step;  // at every other death the other start runs once more before the right one
+    bool again = GetParam() == Durability::step;  // at every second death the wrong start runs once more before the right one
     const auto then = [&] {
       again = !again;
       if (again) start(other(way), way.commits);

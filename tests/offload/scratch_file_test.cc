@@ -69,7 +69,7 @@ TEST(ScratchFile, AFullFilesystemRefusesAndKeepsNothing) {
   EXPECT_TRUE(fits.preallocated());
 }
 
-// ramfs supports neither fallocate nor (on most kernels) O_DIRECT.
+// Shows that the size is set without fallocate. ramfs supports neither fallocate nor (on most kernels) O_DIRECT.
 TEST(ScratchFile, WithoutFallocateTheSizeIsSet) {
   const test::MountedFolder plain("ramfs");
   if (!plain.mounted()) GTEST_SKIP() << plain.why();

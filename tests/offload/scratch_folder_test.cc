@@ -18,7 +18,7 @@ namespace {
 using test::error_of;
 using test::TemporaryFolder;
 
-// A process that owns a scratch folder with a file in it until it is killed.
+// Runs a process that owns a scratch folder with a file in it until the process is killed.
 class OtherRun {
  public:
   OtherRun(const std::filesystem::path& scratch, const std::string& run_id) {
@@ -162,8 +162,8 @@ TEST(ScratchFolder, AFolderWhoseOwnerDiedBeforeItSignedIsTheNextOnes) {
   }
 }
 
-// Folders that look like a run's but are not: an unpacked bundle, somebody's notes, another program's folder of the same name. They have no
-// valid owner file.
+// Shows that folders without a valid owner file are neither listed, removed nor taken over, though they
+// are named like a run's: an unpacked bundle, somebody's notes, another program's folder.
 TEST(ScratchFolder, AFolderWithoutOurOwnerFileIsNoRuns) {
   const TemporaryFolder scratch;
   const auto make = [&](const std::string& name, const std::string& owner) {
@@ -186,7 +186,7 @@ TEST(ScratchFolder, AFolderWithoutOurOwnerFileIsNoRuns) {
   }
 }
 
-// Folders of earlier programs, whose owner file had no magic number.
+// Makes folders of earlier versions of the program, whose owner file had no magic word.
 class OldOwner : public testing::Test {
  protected:
   static constexpr const char* kLine = "host=n1 pid=17 run=old started=2026-01-31T12:00:00Z\n";

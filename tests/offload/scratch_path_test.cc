@@ -11,7 +11,7 @@ using test::error_of;
 using test::TemporaryFolder;
 
 TEST(ScratchPath, NamesFilesystemsByTheirMagic) {
-  // These are the numbers from statfs(2), written out so that they are checked against a second source.
+  // The magic numbers below are copied from statfs(2), so that the table is checked against a second source.
   EXPECT_EQ(classify_filesystem(0xEF53).name, "ext4");
   EXPECT_EQ(classify_filesystem(0x58465342).name, "xfs");
   for (const u64 network :

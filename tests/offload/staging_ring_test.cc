@@ -16,7 +16,7 @@ using test::error_of;
 
 constexpr i64 kTile = 32 * kKiB;
 
-// Two threads stream 100 times the ring's size from one slot of an nvme blob to the other: they read, change and write each tile.
+// Shows that host memory stays the same while two threads read, change and write every tile of a blob that is 100 times the ring's size.
 TEST(StagingRing, HostMemoryStaysTheSameHoweverMuchFlows) {
   constexpr i64 kTiles = 400;
   MemoryPool pool("host", 4 * kTile);
@@ -36,7 +36,7 @@ TEST(StagingRing, HostMemoryStaysTheSameHoweverMuchFlows) {
   std::thread other([&] { stream(0, kTiles / 2); });
   stream(kTiles / 2, kTiles);
   other.join();
-  std::vector<StagingRing::Lease> all;  // once every lease can be had, every write is done
+  std::vector<StagingRing::Lease> all;  // when all four leases are taken, every write is done
   for (int i = 0; i < 4; ++i) all.push_back(ring.acquire());
   EXPECT_EQ(traffic.written_bytes[2], 100 * 4 * kTile);
   EXPECT_EQ(pool.peak_bytes(), 4 * kTile);

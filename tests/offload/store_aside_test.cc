@@ -1,4 +1,4 @@
-// Files at a store's paths that a start does not continue from. A file that may hold a commit is never deleted.
+// Tests starts that do not continue from the files at a store's paths. A file that may hold a commit must never be deleted.
 #include "offload/store_aside.h"
 
 #include <fstream>
@@ -34,7 +34,7 @@ class StoreAside : public test::StoreTest {
     }
     return all;
   }
-  // Whether a store file with these bytes still exists, under any name.
+  // Returns true if a store file with these bytes still exists, under any name.
   bool is_kept(const std::string& bytes) const {
     const auto all = all_files();
     return std::ranges::any_of(all, [&](const auto& file) { return file.second == bytes; });
@@ -43,7 +43,7 @@ class StoreAside : public test::StoreTest {
   void zero(const fs::path& path, i64 offset, i64 bytes) {
     edit(path, offset, bytes, [&](std::byte* at) { std::memset(at, 0, static_cast<size_t>(bytes)); });
   }
-  // Returns stores on both paths, on one of them, and on both in another order; each once to be continued and once to begin anew.
+  // Returns stores on both paths, on one of them, and on both in another order; each to be continued, and each to begin anew.
   std::vector<StoreDescription> descriptions() {
     std::vector<StoreDescription> all(4, describe());
     all[1].paths.erase(all[1].paths.begin());

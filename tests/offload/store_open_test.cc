@@ -1,4 +1,4 @@
-// Which files of an earlier run are used again, and what the store says about the others.
+// Tests which files of an earlier run are used again, and what the store says about files that are not.
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -40,7 +40,7 @@ TEST_F(StoreOpen, OldWeightsStayAndOnePathIsTheSameCode) {
   EXPECT_EQ(store.objection(2, 0), "");
 }
 
-// A restart may place gradients and activations elsewhere, or have more of them. The state that persists is found all the same.
+// Shows that a restart finds the persistent state even if it places gradients and activations elsewhere, or has more of them.
 TEST_F(StoreOpen, OtherPassingBytesFindTheSameState) {
   run(0, 2, describe());
   const i64 made_bytes = store_bytes(describe());
@@ -163,7 +163,7 @@ TEST_F(StoreOpen, WhatCannotBeUsedIsReplacedAndTheReasonSaid) {
   }
 }
 
-// Bytes of the store's own pages are changed at random, mostly with a matching checksum. Whatever they say, the store opens or says why
+// Changes bytes of the store's own pages at random, mostly with a matching checksum. The store must open or say why it does
 // not.
 TEST_F(StoreOpen, OddPagesNeverGoUnnoticed) {
   std::mt19937 random(11);
@@ -207,7 +207,7 @@ TEST_F(StoreOpen, PathsInAnotherOrderAreNotTheirs) {
   EXPECT_TRUE(says(why_new(swapped), "is stripe 1 of 2"));
 }
 
-// One run opens the store of another placement, and then a run of the first placement opens its own store again.
+// Shows that a store is set aside when a run needs another layout, and that a later run with the first layout gets its store back.
 TEST_F(StoreOpen, WhatDoesNotFitIsSetAsideAndComesBackToWhomItFits) {
   run(0, 2, describe());
   const u64 id = whole_header(place(0))->store_id;
@@ -241,7 +241,7 @@ TEST_F(StoreOpen, WhatDoesNotFitIsSetAsideAndComesBackToWhomItFits) {
   EXPECT_EQ(store.objection(4, 4), "");
 }
 
-// A process may die between the two renames of setting a store aside or of bringing it back.
+// Shows that nothing is lost if a process dies between the two renames of setting a store aside or of bringing it back.
 TEST_F(StoreOpen, HalfSetAsideAndHalfBackIsStillWhole) {
   for (const int f : {0, 1}) {
     clear();

@@ -19,8 +19,8 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
-// Assigns data to files page by page, directly from the description of the format: files gain credit by weight, the first of equal credits
-// takes the page, and files are filled without gaps.
+// Assigns data to files page by page, directly from the description of the format: files gain credit by weight, the
+// file with the most credit (the first of equals) takes the page, and files are filled without gaps.
 std::vector<Place> dealt_by_hand(const std::vector<u32>& weights, i64 data_bytes) {
   const i64 sum = std::accumulate(weights.begin(), weights.end(), i64{0});
   std::vector<i64> credit(weights.size(), 0), filled(weights.size(), 0);

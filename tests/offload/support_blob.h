@@ -1,4 +1,4 @@
-// A single blob in a store of its own over two paths, for tests of blobs and of code that streams through them.
+// Provides a single blob in a store of its own over two paths, for tests of blobs and of code that streams through them.
 #pragma once
 #include <memory>
 #include <string>
@@ -36,7 +36,7 @@ class StoreBlob {
   std::unique_ptr<offload::Blob> blob_;
 };
 
-/// Writes tiles as every writer must: it records their checksums first.
+/// Records the checksums of tiles and then writes the tiles, as every writer must.
 inline Event stamp_and_write(offload::Blob& blob, offload::TileRange range, u64 generation, std::span<const std::byte> from) {
   blob.stamp(range, generation, from);
   return blob.write(range, generation, from);

@@ -1,4 +1,4 @@
-// Helpers that the tests of offload/ share: temporary folders, small filesystems, aligned buffers, and errors as values.
+// Provides helpers that the tests of offload/ share: temporary folders, small filesystems, aligned buffers, and errors as values.
 #pragma once
 #include <gtest/gtest.h>
 #include <sys/mount.h>
@@ -36,7 +36,7 @@ class MountedFolder {
   std::string why_;
 };
 
-/// A page-aligned buffer, as direct I/O requires.
+/// Holds a page-aligned buffer, as direct I/O requires.
 class Buffer {
  public:
   explicit Buffer(i64 bytes, int fill = 0) : memory_(MemoryPool::heap().allocate(bytes, "test buffer")) {
@@ -50,7 +50,7 @@ class Buffer {
   Allocation memory_;
 };
 
-/// Fills bytes so that each depends on its position: no two places of a file look alike for long.
+/// Fills bytes so that each byte depends on its position. No two places of a file look alike for long.
 inline void fill_pattern(std::span<std::byte> bytes, u64 seed) {
   for (size_t i = 0; i < bytes.size(); ++i)
     bytes[i] = static_cast<std::byte>(((seed * 0x9E3779B97F4A7C15u + i) * 0xBF58476D1CE4E5B9u) >> 56);
@@ -66,7 +66,7 @@ struct Caught {
   bool says(std::string_view what) const { return text.find(what) != std::string::npos; }
 };
 
-/// Returns the Error that `action` throws. The test fails if it throws none.
+/// Returns the Error that `action` throws. The test fails if `action` throws none.
 template <class Action>
 Caught error_of(Action action) {
   try {

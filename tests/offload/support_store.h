@@ -1,5 +1,5 @@
-// A small store over two paths. Every tile's content is determined by its blob, number and generation, so tests can tell whose data they
-// read. A fixture serves tests of the files that such a store leaves.
+// Provides a small store over two paths. Every tile's content is determined by its blob, number and generation, so
+// tests can tell whose data they read. A fixture serves tests of the files that such a store leaves.
 #pragma once
 #include <fcntl.h>
 #include <unistd.h>
@@ -50,7 +50,7 @@ inline void fill_tile(std::span<std::byte> tile, size_t blob, i64 number, u64 ge
   fill_pattern(tile, blob + 10 * static_cast<u64>(number) + 1000 * (generation + 1));
 }
 
-/// Returns the content of all tiles of a blob in a generation. It is cached, so only one thread may call this.
+/// Returns the content of all tiles of a blob in a generation. The content is cached, so only one thread may call this function.
 inline std::span<const std::byte> tiles_of(size_t blob, u64 generation) {
   static std::map<std::pair<size_t, u64>, std::vector<std::byte>> made;
   std::vector<std::byte>& tiles = made[{blob, generation}];
@@ -95,7 +95,7 @@ class SmallStore {
     finish();
   }
 
-  /// Returns what is wrong with the persistent tiles of a generation; empty if all verify and hold what was written.
+  /// Returns what is wrong with the persistent tiles of a generation, or an empty text if all verify and hold what was written.
   std::string objection(u64 generation, u64 first_generation) {
     for (size_t b = 0; b < 3; ++b) {
       offload::Blob& blob = *blobs[b];
@@ -122,14 +122,14 @@ class SmallStore {
 
 inline bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-/// A fixture whose runs leave their files behind, with functions to damage or change those files.
+/// StoreTest is a fixture whose runs leave their files behind. It has functions to damage or change those files.
 class StoreTest : public testing::Test {
  protected:
   StoreTest() { clear(); }
   offload::StoreDescription describe(offload::Durability durability = offload::Durability::checkpoint) {
     return small_description({{place(0), 2}, {place(1), 1}}, durability);
   }
-  // A run that writes and commits generations [begin, end) and then dies.
+  // Runs the store as a process that writes and commits generations [begin, end) and then dies.
   void run(u64 begin, u64 end, const offload::StoreDescription& description) {
     SmallStore store(engine_, description);
     for (u64 g = begin; g < end; ++g) {
@@ -162,7 +162,7 @@ class StoreTest : public testing::Test {
   static void flip_bit(const std::filesystem::path& path, i64 offset) {
     edit(path, offset, 1, [](std::byte* byte) { *byte ^= std::byte{8}; });
   }
-  // Changes the header and gives it a valid checksum, as if its writer had meant it.
+  // Changes the header and gives it a valid checksum, so that the change looks intended.
   void forge(int stripe, const std::function<void(offload::StoreHeader&)>& change) {
     edit(file(stripe), 0, offload::kPageBytes, [&](std::byte* bytes) {
       offload::StoreHeader header;

@@ -1,20 +1,20 @@
-// Gradients compared with central differences in fp64, for ops and options that the reference data does not cover.
+// Compares gradients with central differences in fp64, for ops and options that the reference data does not cover.
 #include "base/error.h"
-#include "ops/attention.h"
-#include "ops/batch_norm.h"
-#include "ops/conv.h"
-#include "ops/dropout.h"
-#include "ops/elementwise.h"
-#include "ops/embedding.h"
-#include "ops/experts.h"
-#include "ops/glu.h"
-#include "ops/linear.h"
-#include "ops/loss.h"
-#include "ops/norm.h"
-#include "ops/pool.h"
-#include "ops/reduce.h"
-#include "ops/rope.h"
-#include "ops/shape.h"
+#include "ops/elementwise/dropout.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/elementwise/glu.h"
+#include "ops/experts/experts.h"
+#include "ops/images/batch_norm.h"
+#include "ops/images/conv.h"
+#include "ops/images/pool.h"
+#include "ops/layout/shape.h"
+#include "ops/losses/loss.h"
+#include "ops/products/linear.h"
+#include "ops/rows/norm.h"
+#include "ops/rows/reduce.h"
+#include "ops/sequence/attention.h"
+#include "ops/sequence/embedding.h"
+#include "ops/sequence/rope.h"
 #include "tests/support/gradient_check.h"
 #include "tests/support/numbers.h"
 
@@ -76,7 +76,7 @@ TEST(Gradient, GatedUnits) {
   EXPECT_TRUE(test::same_bits(ops::geglu(gate, up).value, ops::mul(ops::gelu_tanh(gate), up).value));
 }
 
-// Returns logits so far apart that the steps of the differences change no choice of expert.
+// Returns logits so far apart that the small steps of central differences change no choice of an expert.
 Tensor spread_logits(i64 tokens, i64 experts) {
   const Tensor logits = random({tokens, experts}, 5);
   for (i64 i = 0; i < logits.elems(); ++i) logits.data<double>()[i] += 0.01 * static_cast<double>(i % experts);
@@ -90,7 +90,7 @@ TEST(Gradient, Router) {
   }
 }
 
-// The experts of six tokens. Expert 3 has none.
+// Returns the experts that six tokens chose. No token chose expert 3.
 const Tensor& choices() {
   static const Tensor experts = test::ints({0, 2, 1, 4, 0, 4, 2, 4, 0, 1, 1, 2}, {6, 2});
   return experts;
@@ -155,8 +155,8 @@ TEST(Gradient, OpsInAChain) {
   });
 }
 
-// The forms have odd extents, unequal strides, dilation, groups, a kernel that reaches into the padding everywhere, and strides larger than
-// the kernel.
+// The cases have odd extents, unequal strides, dilation, groups, a kernel that
+// reaches into the padding everywhere, and strides larger than the kernel.
 TEST(Gradient, Conv2d) {
   struct Form {
     Shape x, w;
@@ -197,8 +197,8 @@ TEST(Gradient, BatchNorm2d) {
   }
 }
 
-// The channels have means 2 and 10 and unbiased variances 4/3 and 0. The statistics handed back do not depend on the output's gradient or
-// on the running ones.
+// The two channels have means 2 and 10 and unbiased variances 4/3 and 0. The statistics that
+// the op returns depend neither on the output's gradient nor on the running statistics.
 TEST(BatchNorm, GivesBackTheBatchsStatistics) {
   const Tensor x = tensor_of<double>(std::vector<double>{1, 3, 10, 10, 1, 3, 10, 10}, {2, 2, 1, 2}), gain = random({2}, 2);
   for (const bool training : {true, false}) {
@@ -238,7 +238,7 @@ TEST(Conv2d, RefusesWhatDoesNotFit) {
   EXPECT_THROW(ops::max_pool2d(x, 2, 2, 2), Error) << "windows that lie in the padding";
 }
 
-// Attention is computed by its definition for one head, in plain loops.
+// Compares attention over several tiles with its definition for one head, in plain loops.
 TEST(Attention, IsItsDefinitionOverSeveralTiles) {
   constexpr i64 T = 100, D = 5;
   const Tensor q = random({1, T, 1, D}, 1), k = random({1, T, 1, D}, 2), v = random({1, T, 1, D}, 3);
@@ -262,8 +262,8 @@ TEST(Attention, IsItsDefinitionOverSeveralTiles) {
   }
 }
 
-// Windows of any width, documents longer than a tile and caps are compared with their definition, in rows so long that whole strips are
-// skipped.
+// Compares sliding windows of any width, documents longer than a tile and logit caps
+// with their definition, in rows so long that the kernel skips whole strips of keys.
 TEST(Attention, OfWindowsDocumentsAndCapsIsItsDefinition) {
   constexpr i64 T = 1100, D = 3;
   const Tensor q = random({1, T, 1, D}, 1), k = random({1, T, 1, D}, 2), v = random({1, T, 1, D}, 3),
@@ -295,10 +295,10 @@ TEST(Attention, OfWindowsDocumentsAndCapsIsItsDefinition) {
   }
 }
 
-// Results and gradients must be equal to the bit, since skipped keys only add zeros to sums. A window that covers all keys is no window,
-// and documents packed into a row give the results of each document alone.
+// A window that covers all keys equals no window, and documents packed into a row equal each document
+// alone. Results and gradients must be the same to the bit, since skipped keys only add zeros to sums.
 TEST(Attention, OfDocumentsInARowIsThatOfEachAlone) {
-  constexpr i64 T = 330, cut = 288;  // a multiple of the panels, so that sums are split in the same way
+  constexpr i64 T = 330, cut = 288;  // `cut` is a multiple of the kernel's panels, so that sums are split in the same way
   const auto run = [](const Tensor& x, const ops::AttentionOptions& options) {
     autograd::Tape tape;
     const Variable in = tape.input(x);
@@ -324,7 +324,7 @@ TEST(Attention, OfDocumentsInARowIsThatOfEachAlone) {
   EXPECT_FALSE(test::same_bits(both.first, whole.first)) << "planted: without documents";
 }
 
-// The dropout mask belongs to the sample: a row gives the same numbers in any micro-batch.
+// The dropout mask depends on the sample's number, so a row gives the same numbers in any micro-batch.
 TEST(Attention, DropoutFollowsTheSampleNumber) {
   const Tensor qkv = test::random({3, 10, 24}, DType::f32, 1);
   ops::AttentionOptions options;

@@ -1,23 +1,23 @@
-// Every op in bf16 and f16 compared with the same op in fp64 on the widened inputs. An op computes in f32 and rounds each result once. A
-// result, or the gradient of an activation, is therefore off by half a unit in the last place of its type (bf16: 2^-8 relative) and by the
-// f32 arithmetic before that (`f32`, absolute). A parameter's gradient, which is f32, is off by the latter alone. If an op rounds
-// intermediate results, the case says so.
+// Compares every op in bf16 and f16 with the same op in fp64 on the widened inputs. An op computes in f32 and rounds
+// each result once. A result, or the gradient of an activation, is therefore off by half a unit in the last place of its
+// type (bf16: 2^-8 relative) and by the f32 arithmetic before that (`f32`, absolute). A parameter's gradient is f32 and
+// is off by the f32 arithmetic alone. Cases state the error of intermediate results that an op rounds (`on_the_way`).
 #include "base/error.h"
-#include "ops/attention.h"
-#include "ops/batch_norm.h"
-#include "ops/conv.h"
-#include "ops/dropout.h"
-#include "ops/elementwise.h"
-#include "ops/embedding.h"
-#include "ops/glu.h"
-#include "ops/linear.h"
-#include "ops/loss.h"
-#include "ops/norm.h"
-#include "ops/pool.h"
+#include "ops/elementwise/dropout.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/elementwise/glu.h"
+#include "ops/images/batch_norm.h"
+#include "ops/images/conv.h"
+#include "ops/images/pool.h"
+#include "ops/layout/shape.h"
+#include "ops/losses/loss.h"
+#include "ops/products/linear.h"
 #include "ops/products/matmul.h"
-#include "ops/reduce.h"
-#include "ops/rope.h"
-#include "ops/shape.h"
+#include "ops/rows/norm.h"
+#include "ops/rows/reduce.h"
+#include "ops/sequence/attention.h"
+#include "ops/sequence/embedding.h"
+#include "ops/sequence/rope.h"
 #include "tests/support/numbers.h"
 #include "tests/support/sink.h"
 
@@ -28,8 +28,8 @@ using ops::Variable;
 using Function = std::function<Variable(const std::vector<Variable>&)>;
 
 struct Case {
-  std::vector<Shape> activations, parameters;  // f() gets activations, then parameters, in this order
-  double f32 = 4e-6;                           // absolute error of the f32 arithmetic
+  std::vector<Shape> activations, parameters;  // f() gets activations first and then parameters
+  double f32 = 4e-6;                           // absolute error of f32 arithmetic
   double on_the_way = 0;                       // absolute error of intermediate results that are rounded to bf16; f16 is eight times finer
 };
 
@@ -102,7 +102,7 @@ TEST(Halves, ABiasAsAParameterOfAPlainSum) {
   check({{{5, 37}}, {{5, 37}}}, [](const auto& in) { return ops::add(in[0], in[1]); });
 }
 
-// Sums have 70 products of size about 1. A K of 1100 spans several chunks.
+// The sums have 70 products of size about 1. A case with an inner extent of 1100 spans several chunks.
 TEST(Halves, Linear) {
   for (const auto layout : {ops::WeightLayout::out_in, ops::WeightLayout::in_out}) {
     const bool in_out = layout == ops::WeightLayout::in_out;
@@ -114,7 +114,7 @@ TEST(Halves, Linear) {
   check({{{2, 7, 20}, {2, 20, 11}}, {}}, [](const auto& in) { return ops::matmul(in[0], in[1]); });
   check({{{2, 7, 20}}, {{2, 20, 11}}, 1e-5}, [](const auto& in) { return ops::matmul(in[0], in[1]); });
   check({{{7, 20}}, {{20}}, 1e-5}, [](const auto& in) { return ops::matmul(in[0], in[1]); });
-  // The gradient of a broadcast input adds three products, of size 15 at most and each rounded.
+  // The gradient of an input that is broadcast adds three products, each of size 15 at most and each rounded.
   check({{{3, 1, 7, 20}, {2, 20, 11}}, {}, 1e-5, 3 * 15 * 0x1p-8}, [](const auto& in) { return ops::matmul(in[0], in[1]); });
 }
 
@@ -123,7 +123,7 @@ TEST(Halves, Norms) {
   check({{{3, 40, 33}}, {{33}}, 4e-5}, [](const auto& in) { return ops::rms_norm(in[0], in[1], 1e-6); });
 }
 
-// Sums of up to 9 * 130 = 1170 products span several chunks.
+// The sums have up to 9 * 130 = 1170 products, which span several chunks.
 TEST(Halves, Images) {
   check({{{2, 5, 9, 7}}, {{3, 5, 3, 3}, {3}}, 2e-5}, [](const auto& in) { return ops::conv2d(in[0], in[1], in[2], {2, 1, 1, 1}); });
   check({{{2, 130, 5, 6}}, {{4, 130, 3, 3}}, 4e-4}, [](const auto& in) { return ops::conv2d(in[0], in[1], {}, {1, 1, 1, 1}); });
@@ -163,8 +163,8 @@ TEST(Halves, Rope) {
   });
 }
 
-// The backward reads the output as it was stored. delta = sum of out * dout over the width is off by up to 2^-8 of its terms (8 of size 1,
-// two of them large), and each score's gradient by that times its probability. Gradients are sums of few such terms.
+// The backward of attention reads the output as it was stored. delta = sum of out * dout over the width is off by up to 2^-8 of its
+// terms (8 of size 1, two of them large), and each score's gradient by that times its probability. Gradients are sums of few such terms.
 TEST(Halves, Attention) {
   for (const double dropout : {0.0, 0.2}) {
     ops::AttentionOptions options;
@@ -176,8 +176,8 @@ TEST(Halves, Attention) {
   }
 }
 
-// Gradients of scores and probabilities stay in f32. With one key the output is v, so delta is exact and only the rounding of the results
-// remains.
+// Gradients of scores and probabilities stay in f32. With one key the output
+// is v, so delta is exact and the only error is the rounding of the results.
 TEST(Halves, AttentionOfOneKeyIsItsValue) {
   ops::AttentionOptions options;
   options.scale = 1;
@@ -185,8 +185,8 @@ TEST(Halves, AttentionOfOneKeyIsItsValue) {
         [&](const auto& in) { return ops::attention(in[0], in[1], in[2], options); });
 }
 
-// Logits are f32. Their gradient is rounded before the two products, so errors are 2^-8 of |dlogits| <= 1 times |w| or |x| of about 1, over
-// 11 or 7 terms.
+// Logits are f32. Their gradient is rounded before its two products, so errors
+// are 2^-8 of |dlogits| <= 1 times |w| or |x| of about 1, over 11 or 7 terms.
 TEST(Halves, LinearCrossEntropyInOneChunkAndInSeveral) {
   const Tensor targets = test::ints({3, -100, 10, 0, 7, 7, 2}, {7});
   for (const i64 chunk_bytes : {256 * kMiB, i64{2 * 11 * 4}, i64{1}}) {
@@ -200,7 +200,7 @@ TEST(Halves, CrossEntropyOfLogits) {
   check({{{5, 41}}, {}}, [&](const auto& in) { return ops::cross_entropy_sum(in[0], targets, 0.5); });
 }
 
-// The fused head equals its separate ops, since nothing is rounded between them. The logits for sampling are those of its loss.
+// The fused head gives the bits of its separate ops, since f32 logits are not rounded. The logits for sampling are those of the loss.
 TEST(Halves, LogitsAreWide) {
   for (const DType narrow : {DType::bf16, DType::f16}) {
     const Tensor x = test::random({3, 20}, narrow, 1), w = test::random({50, 20}, narrow, 2), wide = ops::logits(x, w);

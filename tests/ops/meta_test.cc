@@ -1,21 +1,21 @@
-// The planner learns how many bytes a block needs from a dry run on the meta device. The same ops over an arena without memory must request
-// the same pieces in the same order as the real run, on any number of threads.
+// Tests the dry run on the meta device, from which the planner learns how many bytes a block needs. Ops over an
+// arena without memory must request the same pieces in the same order as the real run, on any number of threads.
 #include "device/arena.h"
 #include "device/memory_pool.h"
-#include "ops/attention.h"
-#include "ops/batch_norm.h"
-#include "ops/conv.h"
-#include "ops/dropout.h"
-#include "ops/elementwise.h"
-#include "ops/embedding.h"
-#include "ops/experts.h"
-#include "ops/glu.h"
-#include "ops/linear.h"
-#include "ops/loss.h"
-#include "ops/norm.h"
-#include "ops/pool.h"
-#include "ops/rope.h"
-#include "ops/shape.h"
+#include "ops/elementwise/dropout.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/elementwise/glu.h"
+#include "ops/experts/experts.h"
+#include "ops/images/batch_norm.h"
+#include "ops/images/conv.h"
+#include "ops/images/pool.h"
+#include "ops/layout/shape.h"
+#include "ops/losses/loss.h"
+#include "ops/products/linear.h"
+#include "ops/rows/norm.h"
+#include "ops/sequence/attention.h"
+#include "ops/sequence/embedding.h"
+#include "ops/sequence/rope.h"
 #include "tests/support/numbers.h"
 #include "tests/support/sink.h"
 
@@ -25,7 +25,7 @@ namespace {
 using ops::Variable;
 using ops::WeightLayout;
 
-// The inputs of a small transformer with every op that a model uses, forward and backward. They are allocated outside the arena.
+// Holds the inputs of a small transformer with every op that a model uses. They are allocated outside the arena.
 struct Inputs {
   Tensor ids, targets, positions, table, gain, wide, square;
 };
@@ -66,8 +66,8 @@ void run(const Inputs& in) {
   loss.backward();
 }
 
-// The inputs of an image model: convolutions with strides, groups and a bias, both kinds of pooling, norms, a transposed convolution and a
-// head.
+// Holds the inputs of an image model with convolutions with strides, groups and
+// a bias, both kinds of pooling, norms, a transposed convolution and a head.
 struct ImageInputs {
   Tensor images, targets, first, second, gain, statistics, head;
 };
@@ -103,7 +103,7 @@ void run(const ImageInputs& in) {
   ops::cross_entropy_sum(ops::linear(x, head, {}, WeightLayout::out_in), in.targets, 0.2).backward();
 }
 
-// The inputs of a mixture of experts. The number of rows differs from expert to expert; one expert has none.
+// Holds the inputs of a mixture of experts. The number of rows differs from expert to expert, and one expert has none.
 struct ExpertInputs {
   Tensor x, router;
   std::vector<Tensor> up, down;
@@ -137,7 +137,7 @@ void run(const ExpertInputs& in) {
 
 class Meta : public ::testing::TestWithParam<DType> {};
 
-// Compares a dry run with real runs. `make` returns the inputs on a device; run() uses them.
+// Compares a dry run with real runs. `make` returns the inputs on a device, and run() runs the ops on them.
 template <class Make>
 void expect_equal_arenas(Make make) {
   Arena dry;
@@ -155,7 +155,7 @@ void expect_equal_arenas(Make make) {
     ThreadPool pool(threads);
     const Stream stream{Device::cpu(), &pool, &exact};
     StreamScope scope(stream);
-    run(in);  // the arena has exactly the planned bytes, so one byte too few would throw
+    run(in);  // throws if it needs one byte more than planned, since the arena has exactly the planned bytes
     EXPECT_EQ(exact.peak_bytes(), dry.peak_bytes()) << threads << " threads";
     EXPECT_EQ(exact.used_bytes(), 0);
   }

@@ -1,28 +1,28 @@
-// Every op compared with the reference data of tests/data/ops (PyTorch, f32 and f64): outputs and all gradients.
+// Compares every op with the reference data of tests/data/ops (PyTorch, f32 and f64): outputs and all gradients.
 #include <algorithm>
 #include <map>
 
-#include "kernels/pointwise/pointwise.h"
-#include "ops/attention.h"
-#include "ops/axis.h"
-#include "ops/batch_norm.h"
-#include "ops/conv.h"
-#include "ops/elementwise.h"
-#include "ops/embedding.h"
-#include "ops/glu.h"
-#include "ops/index.h"
-#include "ops/linear.h"
-#include "ops/loss.h"
+#include "kernels/elementwise/pointwise.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/elementwise/glu.h"
+#include "ops/elementwise/pointwise.h"
+#include "ops/images/batch_norm.h"
+#include "ops/images/conv.h"
+#include "ops/images/pool.h"
+#include "ops/layout/index.h"
+#include "ops/layout/shape.h"
 #include "ops/losses/class_loss.h"
 #include "ops/losses/error_loss.h"
-#include "ops/norm.h"
-#include "ops/pointwise.h"
-#include "ops/pool.h"
+#include "ops/losses/loss.h"
 #include "ops/products/einsum.h"
+#include "ops/products/linear.h"
 #include "ops/products/matmul.h"
-#include "ops/reduce.h"
-#include "ops/rope.h"
-#include "ops/shape.h"
+#include "ops/rows/axis.h"
+#include "ops/rows/norm.h"
+#include "ops/rows/reduce.h"
+#include "ops/sequence/attention.h"
+#include "ops/sequence/embedding.h"
+#include "ops/sequence/rope.h"
 #include "tests/support/numbers.h"
 #include "tests/support/reference_file.h"
 
@@ -42,11 +42,11 @@ struct Case {
 
 using Op = std::function<Variable(const Case&)>;
 
-// Selects the cases of a file that an op supports; the others use options that the op does not have.
+// Selects the cases of a reference file that an op supports. Other cases use options that the op does not have.
 using Wanted = std::function<bool(const std::string& name, const json& attributes)>;
 
-// For f32 these are the tolerances of the reference data's README. For f64 the tolerance is 1e-10, where rounding errors of the longest
-// sums are 1e-13.
+// The tolerances for f32 are those of the reference data's README. For f64 the
+// tolerance is 1e-10, where rounding errors of the longest sums are 1e-13.
 struct Tolerance {
   double relative = 1e-5, absolute = 1e-6;
 };
@@ -63,7 +63,7 @@ Tensor as_dtype(const Tensor& t, DType dtype) {
   return to;
 }
 
-// Moves `from` part of the way towards `to`, as an optimizer step moves running statistics whose "gradient" is a batch's statistics.
+// Moves `from` by the share `share` towards `to`, as an optimizer step moves running statistics towards a batch's statistics.
 Tensor part_of_the_way(const Tensor& from, const Tensor& to, double share) {
   const Tensor moved = empty(from.shape(), DType::f64);
   for (i64 i = 0; i < from.elems(); ++i)
@@ -85,7 +85,7 @@ void run_case(const ReferenceFile& file, const std::string& name, const json& ab
     }
     for (const auto& [input, shape] : about.at("int_inputs").items()) c.ints[input] = file.get(name + "/int/" + input);
     const Variable out = op(c);
-    // The f64 inputs are the f32 inputs, widened, so the f64 results are the truth for both.
+    // The f64 inputs are the widened f32 inputs, so the f64 results are the reference for both types.
     const std::string truth = name + "/f64/";
     compare(out.value, file.get(truth + "out"), tolerance, prefix + "out");
     tape.backward(out, as_dtype(file.get(prefix + "gout"), out.dtype()));
@@ -170,7 +170,7 @@ TEST(Reference, Shapes) {
     for (const auto& [name, part] : c.in) parts.push_back(part);
     return ops::concat(parts, c.attributes.at("axis"));
   });
-  // Case 1 has steps other than 1, which slice() does not offer.
+  // Case 1 has steps other than 1, which ops::slice() does not offer. It is tested with another op.
   const Op slice = [](const Case& c) {
     Variable x = c["x"];
     int axis = 0;
@@ -185,7 +185,7 @@ TEST(Reference, Picks) {
   check("gather", 3, [](const Case& c) { return ops::gather(c["x"], c.attributes.at("axis"), c.ints.at("idx")); });
 }
 
-// Split has several outputs, each with a gradient of its own. Put together again, they must equal x and its gradient.
+// Split has several outputs, each with a gradient of its own. The outputs put together again must equal x, and so their gradients.
 TEST(Reference, Split) {
   const ReferenceFile file("ops/split.safetensors");
   const json all = index().at("split");
@@ -275,7 +275,7 @@ TEST(Reference, Embedding) {
 
 TEST(Reference, Norms) {
   const auto layer = [](const Case& c) { return ops::layer_norm(c["x"], c["w"], c["b"], c.attributes.at("eps")); };
-  // With one column the variance is 0, and 1/sqrt(eps) magnifies rounding errors (README of the data).
+  // With one column (case 2) the variance is 0, and 1/sqrt(eps) magnifies rounding errors (README of the reference data).
   check("layer_norm", 3, layer, {}, [](const std::string& name, const json&) { return name != "case_2"; });
   check("layer_norm", 1, layer, {1e-5, 1e-4}, [](const std::string& name, const json&) { return name == "case_2"; });
   check("rms_norm", 4, [](const Case& c) { return ops::rms_norm(c["x"], c["w"], c.attributes.at("eps")); });
@@ -283,7 +283,7 @@ TEST(Reference, Norms) {
 
 TEST(Reference, Rope) {
   const auto turned = [](const Case& c, const auto& rope) {
-    const Variable x = ops::permute(c["x"], {0, 2, 1, 3});  // the data has the axis order B, H, T, D
+    const Variable x = ops::permute(c["x"], {0, 2, 1, 3});  // the reference data has the axis order B, H, T, D
     const i64 rows = x.shape()[0], positions = x.shape()[1], width = x.shape()[3];
     std::vector<i32> at;
     for (i64 i = 0; i < rows * positions; ++i)
@@ -422,7 +422,7 @@ TEST(Reference, Pools) {
   });
 }
 
-// In training, the statistics handed back are compared as well: the data contains the updated running statistics.
+// In training, the batch statistics that the op returns are compared as well: the data has the updated running statistics.
 TEST(Reference, BatchNorm2d) {
   const Op op = [](const Case& c) {
     ops::BatchNormOptions options;

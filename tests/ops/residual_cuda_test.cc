@@ -1,8 +1,8 @@
-// Products and norms that add to an existing tensor, forward and backward. On a CPU they have the bits of the separate ops, whatever is
-// trained. On a GPU no separate addition kernel remains.
-#include "ops/elementwise.h"
-#include "ops/linear.h"
-#include "ops/norm.h"
+// Tests products and norms that add to an existing tensor, forward and backward. On a CPU they have the bits
+// of the separate ops, whichever weights are trained. On a GPU they launch no separate addition kernel.
+#include "ops/elementwise/elementwise.h"
+#include "ops/products/linear.h"
+#include "ops/rows/norm.h"
 #include "tests/support/gpu.h"
 #include "tests/support/gpu_log.h"
 #include "tests/support/numbers.h"
@@ -24,7 +24,7 @@ struct Results {
   std::map<std::pair<u32, u8>, Tensor> parameters;
 };
 
-// A gradient sink that allocates on the current stream's device.
+// Receives parameter gradients, and allocates their memory on the current stream's device.
 struct Sink final : autograd::GradientSink {
   std::map<std::pair<u32, u8>, Tensor> gradients;
   Tensor target(u32 parameter, u8 use, const Shape& shape, DType dtype) override {
@@ -33,11 +33,11 @@ struct Sink final : autograd::GradientSink {
   void done(u32, u8) override {}
 };
 
-// Returns random numbers on the device on which they are needed.
+// Returns random numbers on the device on which a test needs them.
 using Place = std::function<Tensor(const Shape&, DType, u64 seed, double scale)>;
 
-// Computes s = x + (n w1 + n w2) w3 and then s + gelu(n' w4) w5, where n is the norm of x and n' that of s. These are the additions in a
-// transformer block. `fused`: they are made within the products.
+// Computes s = x + (n w1 + n w2) w3 and then s + gelu(n' w4) w5, where n is the norm of x and n' that of s.
+// These are the additions in a transformer block. `fused` tells whether the products make the additions.
 Results run(const Case& c, bool fused, const Place& at) {
   constexpr i64 kC = 16;
   Sink sink;
@@ -107,7 +107,7 @@ TEST_F(ResidualOnGpu, TheSameBitsAtOnceAndInTwoParts) {
   }
 }
 
-// Compared with the separate ops, which round every sum: the tolerance covers some tens of rounding errors of numbers of size 1 to 4.
+// Compares with the separate ops, which round every sum. The tolerance is some tens of rounding errors of numbers of size 1 to 4.
 TEST_F(ResidualOnGpu, NearItsParts) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     const Results fused = there({dtype, true, false, true}), parts = there({dtype, true, false, true}, false);
@@ -117,8 +117,8 @@ TEST_F(ResidualOnGpu, NearItsParts) {
   }
 }
 
-// The forward has two norms and five products. The backward has as many products, and two norms that compute only the gradient of their
-// input.
+// The forward of the fused block has two norms and five products. Its backward has
+// twice as many products, and two norms that compute only the gradient of their input.
 TEST_F(ResidualOnGpu, NothingIsAddedApart) {
   const test::GpuLog log;
   there({DType::bf16, true, false, false});

@@ -1,5 +1,5 @@
-// AdamW and the gradient norm on a GPU give the bits of the CPU, in every state format, in place and out of place, over parts that end
-// anywhere.
+// Tests that AdamW and the gradient norm on a GPU give the bits of the CPU, in every state
+// format, in place and out of place, over parts of tiles (16,384 elements) that end anywhere.
 #include <gtest/gtest.h>
 
 #include "optim/adamw_gpu.h"
@@ -16,14 +16,14 @@ using test::Values;
 constexpr i64 kTiles = 3;
 constexpr RoundingNoise kNoise{{0x1234567887654321}, (u64{7} << 32) + 5, (u64{3} << 36) + 2 * kTileElems};
 
-// Cuts all tiles into parts of `step` elements: in turn with weight decay, a gap, and without weight decay.
+// Cuts all tiles into parts of `step` elements: in turn with weight decay, skipped by the update, and without weight decay.
 struct Parts {
   explicit Parts(i64 step) {
     const Scalars<double>* all[] = {&decayed, nullptr, &plain};
     for (i64 end = step, n = 0; end < kTiles * kTileElems; end += step) parts.push_back({end, all[n++ % 3]});
     parts.push_back({kTiles * kTileElems, &decayed});
   }
-  // Returns the parts that overlap one tile, with ends relative to its start.
+  // Returns the parts that overlap one tile. Their ends are relative to the tile's start.
   std::vector<TilePart> of_tile(i64 tile) const {
     std::vector<TilePart> some;
     const i64 begin = tile * kTileElems, end = begin + kTileElems;
@@ -38,7 +38,7 @@ struct Parts {
   std::vector<TilePart> parts;
 };
 
-// The bytes of all tiles, one after the other, copied to the GPU; holds() compares them there with expected bytes.
+// Holds the bytes of all tiles on the GPU, one after the other. holds() compares them with expected bytes.
 struct OnGpu {
   OnGpu(test::Gpu& gpu_, std::span<const AlignedBytes* const> tiles) : gpu(gpu_), tile_bytes(tiles[0]->size()) {
     std::vector<u8> all;
@@ -89,7 +89,7 @@ class TilesOnGpu : public test::GpuTest, public testing::WithParamInterface<Stat
 
 TEST_P(TilesOnGpu, HaveTheBitsOfTheCpu) { expect_the_cpus(3001, false); }
 TEST_P(TilesOnGpu, InPlace) { expect_the_cpus(kTiles * kTileElems, true); }
-// There are more parts than fit into one kernel launch.
+// Tiles of optimizer state (16,384 elements) are cut into more parts than fit into one kernel launch.
 TEST_P(TilesOnGpu, OfManyParts) { expect_the_cpus(64, true); }
 
 INSTANTIATE_TEST_SUITE_P(Formats, TilesOnGpu, testing::ValuesIn(test::all_formats()),

@@ -1,4 +1,4 @@
-// AdamW compared with PyTorch's trajectories, with the formula rounded operation by operation, and between instruction sets.
+// Compares AdamW with PyTorch's trajectories, with the formula rounded operation by operation, and between instruction sets.
 #include "optim/adamw.h"
 
 #include <gtest/gtest.h>
@@ -35,10 +35,10 @@ Scalars<T> scalars(i64 t, double gradient_scale = 0.7, double eps = 1e-8) {
   return make_adamw_scalars<T>({.beta1 = 0.9, .beta2 = 0.95, .eps = eps}, 3e-4, 0.1, t, gradient_scale);
 }
 
-// Returns the largest distance from PyTorch's trajectory in units of the tolerance. PyTorch orders a few operations differently and keeps
-// its scalars in fp64, so agreement is only to rounding, where u is one rounding error. Each of the 20 steps rounds the weight 3 times, and
-// the update lr * ratio about 60 times in all (v is a sum of positive terms; m may cancel, so its error is measured against the largest
-// gradient). |ratio| <= 1 / sqrt((1 - beta2) beta2^19) = 7.3.
+// Returns the largest distance from PyTorch's trajectory in units of the tolerance. PyTorch orders a few operations
+// differently and keeps its scalars in fp64, so the two agree only up to rounding, where u is one rounding error. Each of
+// the 20 steps rounds the weight 3 times, and the update lr * ratio about 60 times in all (v is a sum of positive terms;
+// m may cancel, so its error is measured against the largest gradient). |ratio| <= 1 / sqrt((1 - beta2) beta2^19) = 7.3.
 template <class T>
 double distance(const std::string& file, const AdamWSettings& settings, double lr) {
   const test::Reference reference(file);
@@ -94,13 +94,14 @@ TEST(AdamW, ScalarsAreRoundedOnce) {
   EXPECT_EQ(s.beta2, 0.95f);
   EXPECT_EQ(s.one_minus_beta2, static_cast<float>(1 - 0.95));
   EXPECT_EQ(s.eps, 1e-8f);
-  // These are 1 - 0.95^3 and 1 - 0.9^3 in decimals. The single rounding of the result hides the last bits of fp64.
+  // 0.142625 and 0.271 are 1 - 0.95^3 and 1 - 0.9^3 in decimals. Rounding the result to fp32 hides the last bits of fp64.
   EXPECT_EQ(s.root_correction2, static_cast<float>(std::sqrt(0.142625)));
   EXPECT_EQ(s.step_size, static_cast<float>(0.01 / 0.271));
 }
 
-// The formula in fp32. Each operation is done in fp64 and rounded, which for +, -, *, / and sqrt gives the correctly rounded result (53 >=
-// 2 * 24 + 2 bits) whatever the compiler does. `fused` plants the fault that -ffp-contract=off prevents: a fused multiply-add.
+// Computes the formula in fp32. Each operation is done in fp64 and rounded, which for +, -, *, / and sqrt gives the correctly rounded
+// result (53 >= 2 * 24 + 2 bits) whatever the compiler does. `fused` plants the fault that -ffp-contract=off prevents: a fused
+// multiply-add.
 void formula(State<float>& state, const Scalars<float>& s, bool fused) {
   const auto r = [](double x) { return static_cast<double>(static_cast<float>(x)); };
   for (size_t i = 0; i < state.weight.size(); ++i) {
@@ -170,8 +171,8 @@ void equals_scalar(Isa isa) {
 TEST_P(AdamWPath, EqualsScalarF32) { equals_scalar<float>(GetParam()); }
 TEST_P(AdamWPath, EqualsScalarF64) { equals_scalar<double>(GetParam()); }
 
-// Compares an instruction set with the scalar path, for every length up to a few vectors at every offset. Nothing beyond the range may be
-// touched.
+// Compares an instruction set with the scalar path, for every length up to a
+// few vectors at every offset. Memory outside of the range must not change.
 template <class T>
 void equals_scalar_at_any_length(Isa isa) {
   std::mt19937_64 random(22);
@@ -190,7 +191,7 @@ void equals_scalar_at_any_length(Isa isa) {
 TEST_P(AdamWPath, EqualsScalarAtAnyLengthF32) { equals_scalar_at_any_length<float>(GetParam()); }
 TEST_P(AdamWPath, EqualsScalarAtAnyLengthF64) { equals_scalar_at_any_length<double>(GetParam()); }
 
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(AdamWPath);  // for a CPU that has only the scalar path
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(AdamWPath);  // a CPU may have only the scalar path
 INSTANTIATE_TEST_SUITE_P(Isa, AdamWPath, testing::ValuesIn(available_isas().subspan(1)), test::isa_name);
 
 }  // namespace

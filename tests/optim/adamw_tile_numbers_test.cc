@@ -1,5 +1,5 @@
-// The numbers of AdamW's update of a tile: they follow the formula rounded operation by operation, the rounding noise is taken from where
-// the contract says, and rounded moments keep an expectation and still descend to the minimum.
+// Tests the numbers of AdamW's update of a tile: they follow the formula rounded operation by operation, the rounding noise
+// is taken from where adamw_tile.h says, and rounded moments keep their expectation and still descend to the minimum.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -15,7 +15,7 @@ using test::Values;
 
 float widen_upper(u32 upper) { return std::bit_cast<float>(upper << 16); }
 
-// The formula in fp32. Each operation is done in fp64 and rounded, which is the correct rounding (53 >= 2 * 24 + 2 bits).
+// Holds an element of the fp32 formula. Each operation is done in fp64 and then correctly rounded (53 >= 2 * 24 + 2 bits).
 struct Element {
   float master, m, v;
 };
@@ -56,8 +56,8 @@ TEST(AdamWTileNumbers, Bf16IsTheFormulaRounded) {
       ASSERT_TRUE(test::same(new_master[i], expected.master)) << i;
       ASSERT_TRUE(test::same(new_m[i], stochastic_bf16(expected.m, word & 0xffff))) << i;
       ASSERT_TRUE(test::same(new_v[i], stochastic_bf16(expected.v, word >> 16))) << i;
-      // The weight is the nearest bf16, ties away from zero: no bf16 is nearer, and a tie went outwards. The neighbour beyond the largest
-      // finite bf16 is infinity, with which nothing is compared.
+      // The weight is the bf16 nearest to the master, ties away from zero: no bf16 is nearer, and a tie
+      // went outwards. The neighbour beyond the largest finite bf16 is infinity, which is not compared.
       const double weight = widen_upper(weight_bits), exact = expected.master;
       if (!std::isfinite(weight)) continue;
       const double inner = weight_bits & 0x7fff ? widen_upper(weight_bits - 1u) : -weight, outer = widen_upper(weight_bits + 1u);
@@ -67,7 +67,7 @@ TEST(AdamWTileNumbers, Bf16IsTheFormulaRounded) {
   }
 }
 
-/// Makes `steps` updates of a tile that begins at `start`, with gradients computed from the current masters.
+/// Makes `steps` updates of a tile whose masters begin at `start`, with gradients computed from the current masters.
 Tile descend(const StateFormat& f, const AdamWSettings& settings, const std::function<double(i64)>& learning_rate, i64 steps,
              const std::vector<double>& start,
              const std::function<void(i64 t, const std::vector<float>& w, float* gradient)>& gradient_of) {
@@ -84,8 +84,9 @@ Tile descend(const StateFormat& f, const AdamWSettings& settings, const std::fun
   return tile;
 }
 
-// Once v passes 0.25, each step moves it by less than half the spacing of bf16, so rounding to nearest would get stuck there. In 8 bits a
-// spacing is seven steps wide. The mean of 8000 elements, each off by at most one spacing (0.8 %), is accurate to 1e-4; 0.5 % is required.
+// Once v passes 0.25, each step changes v by less than half the spacing of bf16, so rounding to nearest would stop it there. In 8 bits a
+// spacing is seven steps wide. The mean of 8000 elements, each off by at most one spacing (0.8 %), is accurate to 1e-4. The test requires
+// 0.5 %.
 TEST(AdamWTileNumbers, StochasticRoundingKeepsTheExpectation) {
   for (Moments moments : {Moments::bf16, Moments::int8}) {
     const StateFormat f{DType::bf16, Master::fp32, moments};
@@ -105,8 +106,8 @@ TEST(AdamWTileNumbers, StochasticRoundingKeepsTheExpectation) {
   }
 }
 
-// Returns how far from its minimum a descent ends. The function is quadratic with curvatures over three decades in every block, and
-// gradients are noisy.
+// Returns how far from its minimum a descent with these moments ends. The function is quadratic
+// with curvatures over three decades in every block of 8-bit moments, and gradients are noisy.
 double distance_from_minimum(Moments moments) {
   std::mt19937_64 random(62);
   const auto minimum = test::draw<float>(kTileElems, Values::ordinary, random);
@@ -127,7 +128,7 @@ double distance_from_minimum(Moments moments) {
 
 TEST(AdamWTileNumbers, RoundedMomentsDescendAsFarAsFp32) {
   const double fp32 = distance_from_minimum(Moments::fp32);
-  EXPECT_LT(fp32, 0.1);  // the distance is 1 at the start
+  EXPECT_LT(fp32, 0.1);  // at the start the distance is 1
   EXPECT_LT(distance_from_minimum(Moments::bf16), 1.05 * fp32);
   EXPECT_LT(distance_from_minimum(Moments::int8), 1.25 * fp32);
 }

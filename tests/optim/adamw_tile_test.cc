@@ -1,5 +1,5 @@
-// AdamW's update of one tile in every state format: instruction sets against each other, in place against out of place and streaming
-// stores, tiles cut into parts, and against adamw_update.
+// Tests AdamW's update of one tile in every state format: instruction sets against each other, in
+// place against out of place and streaming stores, tiles cut into parts, and against adamw_update.
 #include "optim/adamw_tile.h"
 
 #include <gtest/gtest.h>
@@ -20,8 +20,8 @@ Scalars<double> scalars(double weight_decay = 0.1, double gradient_scale = 0.7, 
   return make_adamw_scalars<double>({.beta1 = 0.9, .beta2 = 0.95, .eps = eps}, 3e-2, weight_decay, 5, gradient_scale);
 }
 
-// Five parts of a tile: three that are updated, one of them without weight decay, an empty part and a gap. None ends at a row or a block;
-// parts end within a row, or span rows and blocks, or reach the end.
+// Cuts a tile into five parts: three that are updated, one of them without weight decay, an empty part and a gap.
+// None ends at the end of a row or block: parts end within a row, or span rows and blocks, or reach the tile's end.
 struct ThreeParts {
   Scalars<double> decayed = scalars(), plain = scalars(0);
   std::vector<TilePart> parts{{77, &decayed}, {77, nullptr}, {3001, &plain}, {3008, nullptr}, {kTileElems, &decayed}};
@@ -75,7 +75,7 @@ TEST_P(TileFormat, ManyStepsInPlaceAreManyStepsOutOfPlace) {
   EXPECT_TRUE(same(f, in_place, slow));
 }
 
-// Only the weights are compared: with 8-bit moments the elements of a block share a scale, but weights are updated before that.
+// Compares only the weights. With 8-bit moments, elements of a quantization block share a scale, but weights are updated before that.
 TEST_P(TileFormat, PartsDoNotChangeEachOther) {
   const StateFormat f = GetParam();
   const ThreeParts three;
@@ -104,7 +104,7 @@ TEST_P(TileFormat, GapsStayZero) {
   const AlignedBytes gradient(f.gradient_tile_bytes());
   std::memset(gradient.data(), 0, gradient.size());
   EXPECT_TRUE(updated(f, old, gradient, {&gap, 1}, Isa::best, true) == old);
-  EXPECT_FALSE(updated(f, old, gradient, {&used, 1}, Isa::best, true) == old);  // without eps, a used element divides 0 by 0
+  EXPECT_FALSE(updated(f, old, gradient, {&used, 1}, Isa::best, true) == old);  // eps is 0, so an element that is updated divides 0 by 0
 }
 
 TEST_P(TileFormat, NanIsNeverHidden) {
@@ -115,7 +115,8 @@ TEST_P(TileFormat, NanIsNeverHidden) {
   const Tile old = random_tile(f, Values::ordinary, random);
   for (Isa isa : available_isas()) {
     const AlignedBytes gradient = random_gradient(f, Values::ordinary, random);
-    std::memset(gradient.data() + 700 * size_of(f.gradient), 0xff, static_cast<size_t>(size_of(f.gradient)));  // a NaN with all bits set
+    // Element 700 of the gradient becomes a NaN with all bits set.
+    std::memset(gradient.data() + 700 * size_of(f.gradient), 0xff, static_cast<size_t>(size_of(f.gradient)));
     const Tile next = updated(f, old, gradient, {&whole, 1}, isa, false);
     for (StatePart part : {StatePart::master, StatePart::first, StatePart::second}) {
       std::vector<double> values(kTileElems);
@@ -134,11 +135,11 @@ TEST_P(TileFormat, NanIsNeverHidden) {
 INSTANTIATE_TEST_SUITE_P(Formats, TileFormat, testing::ValuesIn(test::all_formats()),
                          [](const auto& format) { return test::name(format.param); });
 
-// Values beyond the range of f16 become infinite and values below its denormals zero. The master keeps its value.
+// Masters beyond the range of f16 give infinite weights, and those below its denormals give zero. The master keeps its value.
 TEST(F16Weight, IsItsMasterRoundedToEven) {
   const StateFormat f = plain_format(DType::f16);
   std::vector<double> master(kTileElems, 0);
-  for (u32 bits = 0; bits < 0x7c00; bits += 2) {  // halfway to the next f16, which is odd, and a little beyond
+  for (u32 bits = 0; bits < 0x7c00; bits += 2) {  // makes masters halfway between an even f16 and the next one, of both signs
     const double below = widen(Float16{static_cast<u16>(bits)}),
                  next = bits + 1 == 0x7c00 ? 65536 : widen(Float16{static_cast<u16>(bits + 1)});
     master[bits / 2] = (below + next) / 2 * (bits % 4 == 0 ? 1 : -1);
@@ -149,7 +150,7 @@ TEST(F16Weight, IsItsMasterRoundedToEven) {
     write_tile<double>(f, {master, {}, {}}, tile.weight.data(), tile.state.data());
     const AlignedBytes gradient(f.gradient_tile_bytes());
     std::memset(gradient.data(), 0, gradient.size());
-    // There is no gradient and no decay, so the masters do not change.
+    // The gradient and the decay are zero, so the masters do not change.
     const auto s = make_adamw_scalars<double>({}, 0, 0, 1, 1);
     const TilePart whole{kTileElems, &s};
     Tile next(f);
@@ -186,7 +187,7 @@ TEST(AdamWTile, PlainFormatsAreAdamWOnSpans) {
   equals_update_of_spans<double>();
 }
 
-// A split master has the same weights, masters and moments as a plain one.
+// A split master (bf16 weight and 16-bit remainder) gives the same weights, masters and moments as a plain fp32 master.
 TEST(AdamWTile, SplitMasterIsThePlainMaster) {
   const ThreeParts three;
   for (Moments moments : {Moments::fp32, Moments::bf16, Moments::int8}) {

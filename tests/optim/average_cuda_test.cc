@@ -1,4 +1,4 @@
-// The average of the weights on a GPU equals the CPU's to the bit, in every state format, in place and out of place.
+// Tests that the moving average of the weights on a GPU equals the CPU's to the bit, in every state format, in place and out of place.
 #include <gtest/gtest.h>
 
 #include "optim/average_tile.h"

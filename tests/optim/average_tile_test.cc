@@ -1,5 +1,5 @@
-// The average of the weights, in every state format: its formula against fp64, what it does not touch, and that an update rule does not
-// touch it.
+// Tests the moving average of the weights, in every state format: its formula against
+// fp64, which bytes it leaves alone, and that an update rule leaves it alone.
 #include "optim/average_tile.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ std::vector<double> values(const StateFormat& f, StatePart part, const Tile& til
 
 class AverageOf : public testing::TestWithParam<StateFormat> {};
 
-// The tolerance allows for three roundings: of the difference, the product and the sum.
+// The tolerance for an averaged weight allows three roundings: those of the difference, the product and the sum.
 TEST_P(AverageOf, GoesAShareOfTheWayToTheMaster) {
   const StateFormat f = with_average(GetParam());
   std::mt19937_64 random(11);
@@ -43,7 +43,7 @@ TEST_P(AverageOf, GoesAShareOfTheWayToTheMaster) {
   const double unit = f.weight == DType::f64 ? 0x1p-53 : 0x1p-24;
   for (size_t i = 0; i < w.size(); ++i) {
     const double step = (1 - kDecay) * (w[i] - a[i]), want = a[i] + step;
-    ASSERT_NEAR(got[i], want, 1.01 * unit * (3 * std::abs(step) + std::abs(want))) << i;  // the factor 1 - decay is rounded too
+    ASSERT_NEAR(got[i], want, 1.01 * unit * (3 * std::abs(step) + std::abs(want))) << i;  // allows for rounding the factor 1 - decay too
   }
   EXPECT_NE(got, a);
 }
@@ -67,7 +67,7 @@ TEST_P(AverageOf, LeavesTheRestAlone) {
   EXPECT_THROW(average_tile(GetParam(), {into.weight.data(), into.state.data(), into.state.data(), into.state.data()}, kDecay), Error);
 }
 
-// An update rule gives the same numbers whether there is an average in the tile or not.
+// An update rule gives the same numbers whether a tile has an average or not.
 TEST_P(AverageOf, ARuleNeitherReadsNorWritesIt) {
   const StateFormat f = with_average(GetParam()), plain = GetParam();
   std::mt19937_64 random(13);

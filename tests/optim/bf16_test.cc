@@ -1,4 +1,4 @@
-// The split of an fp32 master weight into a bf16 weight and a remainder.
+// Tests the split of an fp32 master weight into a bf16 weight and a 16-bit remainder.
 #include "optim/bf16.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ constexpr bool comes_back(u32 bits) {
   return std::bit_cast<u32>(join_master(weight_of_master(master), remainder_of_master(master))) == bits;
 }
 
-// Tests every bf16 weight with remainders around 0, one half and one.
+// Every bf16 weight, with remainders around 0, one half and one, must give back its fp32 master.
 TEST(SplitMaster, ComesBackAtEveryEdge) {
   for (u32 upper = 0; upper < 0x10000; ++upper) {
     for (u32 lower : {0x0000u, 0x0001u, 0x1234u, 0x7fffu, 0x8000u, 0x8001u, 0xfffeu, 0xffffu}) {
@@ -36,7 +36,7 @@ TEST(SplitMaster, WeightIsTheNearestTiesAwayFromZero) {
   EXPECT_EQ(weight(-1 - 0x1p-8f), -1 - 0x1p-7f);
   EXPECT_EQ(weight(1 + 3 * 0x1p-8f), 1 + 0x1p-6f);
   EXPECT_EQ(weight(1 + 0x1p-8f - 0x1p-23f), 1);
-  EXPECT_EQ(weight(0x1p-133f), 0x1p-133f);  // the smallest positive bf16
+  EXPECT_EQ(weight(0x1p-133f), 0x1p-133f);  // 2^-133 is the smallest positive bf16
   EXPECT_EQ(weight(0x1p-134f), 0x1p-133f);
   EXPECT_TRUE(std::signbit(weight(-0.0f)));
   EXPECT_EQ(weight(std::numeric_limits<float>::infinity()), std::numeric_limits<float>::infinity());
@@ -57,10 +57,11 @@ TEST(SplitMaster, ACanonicalNanIsANanWeight) {
     EXPECT_TRUE(std::isnan(join_master(weight_of_master(master), remainder_of_master(master))));
   }
   EXPECT_EQ(canonical(1.5f), 1.5f);
-  EXPECT_FALSE(std::isnan(widen_bf16(weight_of_master(std::bit_cast<float>(0xffffffffu)))));  // so masters must be canonical
+  // A NaN with these bits would give the weight 0, so masters must be canonical.
+  EXPECT_FALSE(std::isnan(widen_bf16(weight_of_master(std::bit_cast<float>(0xffffffffu)))));
 }
 
-// Over all 2^16 noise values, the number that is rounded up equals the lower half of the bits.
+// Rounding is unbiased: of 2^16 noise values, as many round up as the lower 16 bits of the fp32 number say.
 TEST(RoundMomentBf16, IsUnbiased) {
   for (u32 lower : {0u, 1u, 0x4000u, 0x8000u, 0xffffu}) {
     u32 ups = 0;

@@ -1,4 +1,4 @@
-// The dynamic loss scale changes as torch.amp.GradScaler changes it (tests/data/optim/loss_scale.json).
+// Tests that the dynamic loss scale changes as torch.amp.GradScaler changes it (tests/data/optim/loss_scale.json).
 #include "optim/loss_scale.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// The 8-bit codes of optimizer moments, compared with the description of the type: the position of the leading one gives the decade, the
-// remaining bits a linear fraction. Decoding and encoding again loses nothing.
+// Compares the 8-bit codes of optimizer moments with the description of the type: the position of the leading
+// one gives the decade, the remaining bits a linear fraction. Decoding and encoding again loses nothing.
 #include "optim/moments8.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace spillway::optim::moments8_test {
 namespace {
 
-// Returns the value of a code, computed directly from the description. `bits` is 8 for v and 7 for the magnitude of m.
+// Returns the value of a code, computed directly from the type's description. `bits` is 8 for v and 7 for the magnitude of m.
 double by_words(int code, int bits) {
   if (code == 0) return 0;
   int leading = 0;
@@ -25,7 +25,7 @@ TEST(Moments8, CodesAreTheDynamicTree) {
   for (int code = 0; code < 256; ++code) {
     EXPECT_NEAR(decode_v(static_cast<u8>(code), 1), by_words(code, 8), 1e-6 * by_words(code, 8)) << code;
     const int m = code < 128 ? code : code - 256;
-    if (m == -128) continue;  // -128 is not a code
+    if (m == -128) continue;  // -128 is no code of m
     EXPECT_NEAR(decode_m(static_cast<u8>(code), 1), std::copysign(by_words(std::abs(m), 7), m), 1e-6) << m;
   }
   EXPECT_EQ(decode_v(255, 1), 1);
@@ -35,7 +35,7 @@ TEST(Moments8, CodesAreTheDynamicTree) {
   EXPECT_NEAR(decode_v(1, 1), 1e-7, 1e-13);
 }
 
-// The mean over all noise values is the number itself, and only its two neighbouring codes occur.
+// Stochastic rounding to 8 bits is unbiased: the mean over all noise values is the number, and only its two neighbouring codes occur.
 TEST(Moments8, RoundingIsUnbiased) {
   std::mt19937_64 random(71);
   for (int repeat = 0; repeat < 40; ++repeat) {
@@ -51,8 +51,8 @@ TEST(Moments8, RoundingIsUnbiased) {
     EXPECT_LE(high - low, 1);
     EXPECT_LE(decode_v(static_cast<u8>(low), 1), x * 1.000001f);
     EXPECT_GE(decode_v(static_cast<u8>(high), 1), x * 0.999999f);
-    // Positions on the code axis are accurate to 2^-16 of a code plus a rounding error of 2^-16 over 255 codes: 4e-5 of a spacing, which is
-    // at most 4.5 x.
+    // Positions on the axis of codes are accurate to 2^-16 of a code plus a rounding
+    // error of 2^-16 over 255 codes: 4e-5 of a spacing, which is at most 4.5 x.
     EXPECT_NEAR(sum_v / 0x10000, x, 2e-4 * x);
     EXPECT_NEAR(sum_m / 0x10000, -x, 2e-4 * x);
   }
@@ -77,8 +77,8 @@ TEST(Moments8, APositiveVNeverBecomesZero) {
   EXPECT_EQ(encode_m(-0.0f, 1, 0xffff), 0);
 }
 
-// Checkpoints rely on this: every code at every scale that a block can have survives decoding and encoding, if the block's largest value is
-// among the values.
+// Decoding and encoding keeps every code at every scale that a block can have,
+// if the block's largest value is among the values. Checkpoints rely on this.
 TEST(Moments8, DecodedValuesHaveTheSameScaleAndCodes) {
   std::mt19937_64 random(73);
   std::vector<float> scales{0x1p-100f, std::nextafter(0x1p-100f, 1.0f), 1, std::numeric_limits<float>::max()};
@@ -89,7 +89,7 @@ TEST(Moments8, DecodedValuesHaveTheSameScaleAndCodes) {
   std::vector<float> m(255), v(256);
   for (float scale : scales) {
     for (size_t code = 0; code < v.size(); ++code) v[code] = decode_v(static_cast<u8>(code), scale);
-    for (size_t k = 0; k < m.size(); ++k) m[k] = decode_m(static_cast<u8>(k + 129), scale);  // for codes -127 to 127
+    for (size_t k = 0; k < m.size(); ++k) m[k] = decode_m(static_cast<u8>(k + 129), scale);  // makes the values of codes -127 to 127
     ASSERT_EQ(block_scale(m), scale);
     ASSERT_EQ(block_scale(v), scale);
     for (size_t code = 0; code < v.size(); ++code) ASSERT_EQ(encode_v(v[code], scale, 0x8000), code) << scale;

@@ -1,5 +1,5 @@
-// The sum of squares of a tile, compared with a naive model of its 64 lanes (to the bit), with long double (within a derived bound), and
-// with torch's gradient clipping.
+// Compares the sum of squares of a tile with a naive model of its 64 lanes (to the
+// bit), with long double (within a derived bound), and with torch's gradient clipping.
 #include "optim/norm.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ using test::Values;
 template <class T>
 double model(std::span<const T> tile) {
   std::vector<double> lanes(64, 0.0);
-  for (size_t i = 0; i < 16384; ++i) {  // padded with zeros to a whole tile
+  for (size_t i = 0; i < 16384; ++i) {  // pads the tile with zeros to 16,384 elements
     const double x = i < tile.size() ? static_cast<double>(tile[i]) : 0.0;
     lanes[i % 64] += x * x;
   }
@@ -30,16 +30,16 @@ double model(std::span<const T> tile) {
 
 TEST(TileSquareSum, AddsInTheDocumentedOrder) {
   std::vector<float> tile(16384, 0.0f);
-  tile[0] = 134217728.0f;  // its square is 2^54, whose neighbours are 4 apart, so ones that are added singly are lost
+  tile[0] = 134217728.0f;  // its square is 2^54, whose neighbours are 4 apart, so adding ones singly loses them
   tile[64] = tile[128] = tile[192] = 1;
   EXPECT_EQ(tile_square_sum(tile), 0x1p54);
-  tile[1] = tile[33] = tile[5] = tile[7] = 1;  // these are added up in lane 1 first, and reach lane 0 as a four
+  tile[1] = tile[33] = tile[5] = tile[7] = 1;  // added up in lane 1 first, these four ones reach lane 0 as a four
   EXPECT_EQ(tile_square_sum(tile), 0x1p54 + 4);
 }
 
 TEST(TileSquareSum, IsNearTheExactSum) {
-  // A lane adds 256 squares with 255 rounding errors (the first addition is exact), then come 6 folds. All terms are positive, so the
-  // relative error is at most 261 u (1 + tiny). Squares of fp64 values add one more; the error of long double itself is 2^11 times smaller.
+  // A lane adds 256 squares with 255 rounding errors (the first addition is exact), then come 6 folds of lanes. All terms are positive, so
+  // the relative error is at most 261 u (1 + tiny). Squares of fp64 values add one more. Long double's own error is 2^11 times smaller.
   std::mt19937_64 random(31);
   const auto f32 = draw<float>(16384, Values::ordinary, random);
   const auto f64 = draw<double>(16384, Values::ordinary, random);
@@ -64,14 +64,15 @@ TEST(TileSquareSum, KeepsWhatFp32WouldLose) {
   EXPECT_EQ(tile_square_sum(std::vector<float>{}), 0);
 }
 
-// A bf16 gradient has the same norm as the same numbers in fp32.
+// Checks that a bf16 gradient has the norm of the same numbers in fp32, to the bit.
 void equals_widened(Isa isa) {
   std::mt19937_64 random(33);
   for (size_t length : {size_t{16384}, size_t{16383}, size_t{200}, size_t{63}, size_t{0}}) {
     std::vector<BFloat16> narrow(length);
     std::vector<float> wide(length);
     for (size_t i = 0; i < length; ++i) {
-      narrow[i].bits = static_cast<u16>(random() % 0x7f00 | random() % 2 << 15);  // denormals and both signs; squares are finite in fp64
+      // The numbers include denormals and have both signs. Their squares are finite in fp64.
+      narrow[i].bits = static_cast<u16>(random() % 0x7f00 | random() % 2 << 15);
       wide[i] = std::bit_cast<float>(static_cast<u32>(narrow[i].bits) << 16);
     }
     EXPECT_EQ(tile_square_sum(narrow, isa), model<float>(wide)) << length;
@@ -112,11 +113,11 @@ class TileSquareSumPath : public test::FastPath {};
 TEST_P(TileSquareSumPath, EqualsTheLaneModelF32) { equals_model<float>(GetParam()); }
 TEST_P(TileSquareSumPath, EqualsTheLaneModelF64) { equals_model<double>(GetParam()); }
 TEST_P(TileSquareSumPath, EqualsTheLaneModelBf16) { equals_widened(GetParam()); }
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TileSquareSumPath);  // for a CPU that has only the scalar path
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TileSquareSumPath);  // a CPU may have only the scalar path
 INSTANTIATE_TEST_SUITE_P(Isa, TileSquareSumPath, testing::ValuesIn(available_isas().subspan(1)), test::isa_name);
 
-// torch computes the f32 norm in fp32, as a norm of norms, with at most about 50 rounding errors of 2^-24. The scale and each product are
-// rounded once more.
+// Compares clipping with torch, which computes the f32 norm in fp32, as a norm of norms, with
+// at most about 50 rounding errors of 2^-24. The scale and each product are rounded once more.
 template <class T>
 void clips_like_torch(const std::string& name, double clip) {
   const test::Reference reference("grad_clipping.safetensors");

@@ -12,8 +12,8 @@ namespace {
 
 using Kind = Schedule::Kind;
 
-// Compares a schedule with reference rates. References reach their minimum at t = total (or T_max, decay_steps), ours at the last step, so
-// our `steps` is one more. The references' own recurrences have rounding errors; 1e-13 of the highest rate is allowed.
+// Compares a schedule with reference rates. References reach their minimum at t = total (or T_max, decay_steps), Spillway's schedules
+// at the last step, so `steps` is one more. The references' own recurrences have rounding errors; 1e-13 of the highest rate is allowed.
 void follows(const std::string& name, const Schedule& schedule, i64 from) {
   const auto expected = test::reference_rates(name);
   ASSERT_GT(expected.size(), 90u);
@@ -25,10 +25,11 @@ void follows(const std::string& name, const Schedule& schedule, i64 from) {
 TEST(Schedule, FollowsReferences) {
   follows("constant", {Kind::constant, 1e-3, 0, 100, 0.1}, 0);
   follows("cosine_annealing", {Kind::cosine, 1e-3, 0, 100, 0.01}, 0);
-  follows("warmup_cosine_min_lr", {Kind::cosine, 1e-3, 10, 81, 0.1}, 0);  // has our warm-up, and stays at the minimum beyond the end
+  // The next reference has Spillway's warm-up, and stays at the minimum after its end.
+  follows("warmup_cosine_min_lr", {Kind::cosine, 1e-3, 10, 81, 0.1}, 0);
 }
 
-TEST(Schedule, FollowsTransformersAfterItsWarmUp) {  // in transformers, the warm-up starts at rate 0
+TEST(Schedule, FollowsTransformersAfterItsWarmUp) {  // in transformers, the warm-up begins at rate 0
   follows("constant_with_warmup", {Kind::constant, 1e-3, 10, 100, 0.1}, 10);
   follows("warmup_linear", {Kind::linear, 1e-3, 10, 101, 0}, 10);
   follows("warmup_cosine", {Kind::cosine, 1e-3, 10, 101, 0}, 10);
@@ -57,7 +58,7 @@ TEST(Schedule, ShortRuns) {
   EXPECT_EQ(learning_rate({Kind::cosine, 1e-3, 0, 1, 0.1}, 1), 0.1 * 1e-3);
   EXPECT_EQ(learning_rate({Kind::linear, 1e-3, 0, 2, 0.1}, 1), 0.1 * 1e-3);
   EXPECT_EQ(learning_rate({Kind::linear, 1e-3, 3, 4, 0.1}, 3), 1e-3);
-  EXPECT_EQ(learning_rate({Kind::linear, 1e-3, 10, 4, 0.1}, 3), 1e-3 * 4 / 11);  // the run ends within its warm-up
+  EXPECT_EQ(learning_rate({Kind::linear, 1e-3, 10, 4, 0.1}, 3), 1e-3 * 4 / 11);  // the run ends before its warm-up does
 }
 
 TEST(Schedule, PolynomialIsLinearToAPower) {
@@ -97,7 +98,7 @@ TEST(Schedule, OneCycleFollowsPyTorch) {
   const Schedule cycle{.kind = Kind::onecycle, .learning_rate = 1e-3, .steps = 100};
   follows("onecycle_cos_2phase", cycle, 0);
   EXPECT_EQ(learning_rate(cycle, 100), learning_rate(cycle, 99)) << "beyond the last step";
-  for (const double pct_start : {0.0, 0.01, 0.5, 1.0}) {  // 0.01: the highest rate is at the first step, where PyTorch divides 0 by 0
+  for (const double pct_start : {0.0, 0.01, 0.5, 1.0}) {  // with 0.01 the highest rate is at the first step, where PyTorch divides 0 by 0
     for (const i64 steps : {1, 2, 100}) {
       Schedule other = cycle;
       other.pct_start = pct_start;

@@ -1,4 +1,4 @@
-// Muon's Newton-Schulz iteration in plain loops in fp64, as a reference for tests.
+// Computes Muon's Newton-Schulz iteration in plain loops in fp64, as a reference for tests.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -13,7 +13,7 @@ struct Extents {
   i64 elems() const { return rows * columns; }
 };
 
-// The iteration as it is written down, always multiplying on the side of the rows.
+// Computes the Newton-Schulz iteration as Muon's author writes it down, always multiplying on the side of the rows.
 inline std::vector<double> rows_orthonormal(std::vector<double> x, Extents e) {
   const auto at = [](const std::vector<double>& m, i64 columns, i64 r, i64 c) { return m[static_cast<size_t>(r * columns + c)]; };
   double squares = 0;
@@ -45,7 +45,7 @@ inline std::vector<double> transposed(const std::vector<double>& x, Extents e) {
   return flipped;
 }
 
-/// Applies the iteration to the shorter side of the matrix, and returns the result.
+/// Applies Newton-Schulz to the shorter side of the matrix x, and returns the result.
 inline std::vector<double> newton_schulz(const std::vector<double>& x, Extents e) {
   if (e.rows <= e.columns) return rows_orthonormal(x, e);
   const Extents flipped{e.columns, e.rows};

@@ -1,5 +1,5 @@
-// A reader for the files of tests/data/optim, which are trusted: safetensors (8 bytes of header length, JSON header, data) and the lists of
-// learning rates of schedules. A missing name throws, which fails the test.
+// Reads the files of tests/data/optim, which are trusted: safetensors (8 bytes of header length, JSON
+// header, data) and the lists of learning rates of schedules. A missing name throws, which fails the test.
 #pragma once
 #include <cstring>
 #include <fstream>
@@ -27,7 +27,7 @@ class Reference {
     data_begin_ = 8 + header_bytes;
   }
 
-  /// Returns an F32 or F64 tensor as a flat vector of T.
+  /// Returns an F32 or F64 tensor of the file as a flat vector of T.
   template <class T>
   std::vector<T> get(const std::string& name) const {
     const size_t entry = find("\"" + name + "\":{", 0);

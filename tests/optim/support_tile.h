@@ -1,4 +1,4 @@
-// Tiles of every state format, filled with values that reveal differences, and bitwise comparison of tiles.
+// Makes tiles of every state format, filled with values that reveal differences, and compares tiles bit by bit.
 #pragma once
 #include <cstring>
 #include <memory>
@@ -34,7 +34,7 @@ inline std::string name(const StateFormat& f) {
          moments[static_cast<int>(f.moments)] + "_gradient_" + std::string(to_string(f.gradient));
 }
 
-/// A buffer whose address is a multiple of 4096, followed by guard bytes that must stay untouched.
+/// Holds a buffer whose address is a multiple of 4096, followed by guard bytes that must stay untouched.
 class AlignedBytes {
  public:
   static constexpr size_t kGuardBytes = 64;
@@ -80,7 +80,7 @@ inline void randomize(const AlignedBytes& bytes, std::mt19937_64& random) {
   }
 }
 
-/// Returns a random tile. Values::any draws every bit pattern of every column, including scales; otherwise v >= 0.
+/// Returns a random tile. Values::any draws every bit pattern of every column, including scales. Other kinds keep v >= 0.
 inline Tile random_tile(const StateFormat& f, Values kind, std::mt19937_64& random) {
   Tile tile(f);
   if (kind == Values::any) {
@@ -103,7 +103,7 @@ inline Tile random_tile(const StateFormat& f, Values kind, std::mt19937_64& rand
   return tile;
 }
 
-/// Returns a tile of a format with an average; the average holds numbers of its own.
+/// Returns a random tile of a format with a moving average. The average does not equal the weights.
 inline Tile averaged_tile(const StateFormat& f, std::mt19937_64& random) {
   const auto values = [&] {
     const auto narrow = draw<float>(kTileElems, Values::ordinary, random);
@@ -145,7 +145,7 @@ bool same_elements(const std::byte* a, const std::byte* b, i64 bytes) {
   return true;
 }
 
-/// Whether two tiles are equal to the bit, except that NaNs in f32 and f64 columns are equal to each other.
+/// Returns whether two tiles are equal to the bit, except that NaNs in f32 and f64 columns count as equal.
 inline bool same(const StateFormat& f, const Tile& a, const Tile& b) {
   if (f.weight == DType::f64) {
     return same_elements<double>(a.weight.data(), b.weight.data(), f.weight_tile_bytes()) &&

@@ -1,4 +1,4 @@
-// Input values that reveal differences between instruction sets, and bitwise comparison.
+// Draws input values that reveal differences between instruction sets, and compares values bit by bit.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace spillway::test {
 template <class T>
 using Bits = std::conditional_t<sizeof(T) == 4, u32, u64>;
 
-/// Whether two numbers are equal to the bit, including signed zeros. Any NaN equals any NaN.
+/// Returns whether two numbers are equal to the bit, including signed zeros. Any NaN equals any NaN.
 template <class T>
 bool same(T a, T b) {
   return std::bit_cast<Bits<T>>(a) == std::bit_cast<Bits<T>>(b) || (std::isnan(a) && std::isnan(b));
@@ -34,13 +34,13 @@ bool same(const std::vector<T>& a, const std::vector<T>& b) {
 
 enum class Values { ordinary, tiny, huge, any };  // tiny: denormals and their neighbours; any: all bit patterns, NaN and infinity too
 
-/// Returns a random number of mean 0 and standard deviation 1, with random bits in the whole mantissa: the sum of two uniform numbers. The
-/// logarithms of a normal distribution would take most of the time of sanitized optimizer tests.
+/// Returns a random number of mean 0 and standard deviation 1, with random bits in the whole mantissa: a scaled sum of two
+/// uniform numbers. A normal distribution needs logarithms, which would take most of the time of sanitized optimizer tests.
 template <class T>
 T near_zero(std::mt19937_64& random) {
   const auto uniform = [&] { return static_cast<double>(random() >> 11) * 0x1p-53; };
   const double first = uniform();
-  return static_cast<T>((first + uniform() - 1) * 2.449489742783178);  // the factor is sqrt(6)
+  return static_cast<T>((first + uniform() - 1) * 2.449489742783178);  // sqrt(6) makes the variance 1
 }
 
 template <class T>
@@ -69,7 +69,7 @@ std::vector<T> draw(size_t n, Values kind, std::mt19937_64& random) {
 
 constexpr Values kAllValues[] = {Values::ordinary, Values::tiny, Values::huge, Values::any};
 
-/// Tests that compare each instruction set that this CPU has with the scalar path.
+/// Runs tests that compare each instruction set of the current CPU with the scalar path.
 class FastPath : public testing::TestWithParam<optim::Isa> {};
 
 inline std::string isa_name(const testing::TestParamInfo<optim::Isa>& info) { return optim::to_string(info.param); }

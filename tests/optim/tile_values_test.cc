@@ -1,4 +1,4 @@
-// Numbers written into a tile and read back again, in every state format.
+// Tests that numbers written into a tile can be read back, in every state format.
 #include "optim/tile_values.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ constexpr StatePart kParts[] = {StatePart::master, StatePart::first, StatePart::
 
 class TileValuesOf : public testing::TestWithParam<StateFormat> {};
 
-/// Returns a tile as training leaves it: after some updates that start from random values.
+/// Returns a tile as training leaves it: random values after some updates.
 Tile trained(const StateFormat& f, Values kind, std::mt19937_64& random) {
   Tile tile = random_tile(f, kind, random);
   const auto s = make_adamw_scalars<double>({}, 1e-3, 0.1, 3, 1);
@@ -53,7 +53,7 @@ TEST_P(TileValuesOf, WhatIsReadAndWrittenAgainIsTheSameBytes) {
   }
 }
 
-// If an update need not read the weight, the weight follows from the master alone.
+// In formats whose update need not read the weight, the weight must follow from the master alone.
 TEST_P(TileValuesOf, AWholeMasterGivesTheWeight) {
   const StateFormat f = GetParam();
   EXPECT_EQ(f.update_reads_weight(), f.m_begin_bytes() < 4 * kTileElems);
@@ -103,8 +103,8 @@ TEST_P(TileValuesOf, APieceIsAPieceOfTheWhole) {
 INSTANTIATE_TEST_SUITE_P(Formats, TileValuesOf, testing::ValuesIn(test::all_formats()),
                          [](const auto& format) { return test::name(format.param); });
 
-// Values are rounded to nearest when they are written in a coarser format: the error is at most half a spacing. With 8 bits a spacing is at
-// most that of a decade divided into 64 (m) or 128 (v) codes, relative to the block's largest value.
+// Values written in a coarser format are rounded to nearest: the error is at most half a spacing. With 8 bits a
+// spacing is at most that of a decade divided into 64 (m) or 128 (v) codes, relative to the block's largest value.
 TEST(TileValues, AnotherFormatRoundsToNearest) {
   std::mt19937_64 random(84);
   const auto x = test::draw<float>(kTileElems, Values::ordinary, random);

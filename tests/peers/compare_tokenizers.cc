@@ -1,5 +1,5 @@
-// Runs Spillway's tokenizers for tests/peers/compare_tokenizers.py, which compares them with others. It reads a tokenizer and then lines
-// from stdin, and answers each line with a line of JSON.
+// Runs Spillway's tokenizers for tests/peers/compare_tokenizers.py, which compares them with others. The
+// program reads a tokenizer and then commands from stdin, and answers each command with a line of JSON:
 //   e <text in hex>    encodes a text: ids, ids with special tokens, byte ranges, the text that the ids decode to
 //   d <ids>            decodes ids: the text decoded at once and decoded as a stream
 //   t <file> <jobs>    encodes the lines of a file on <jobs> threads: number of tokens and seconds
@@ -14,8 +14,8 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "data/tokenizer/hugging_face/train_bpe.h"
 #include "data/tokenizer/tokenizer.h"
-#include "data/tokenizer/train_bpe.h"
 
 namespace {
 

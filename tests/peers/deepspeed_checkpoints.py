@@ -1,4 +1,4 @@
-"""Writes the checkpoints that tests/data/zero_checkpoint_test.cc and tests/e2e/deepspeed_checkpoint_test.cc read, with DeepSpeed itself on
+"""Writes the checkpoints that tests/data/weights/zero_checkpoint_test.cc and tests/e2e/deepspeed_checkpoint_test.cc read, with DeepSpeed itself on
 its CPU accelerator: a GPT-2 on two ranks, saved after three steps and trained for three more. Beside each lie `expected.safetensors` (the
 whole weights and moments that DeepSpeed's own conversion makes, which is in `universal`) and `losses.json` of all six steps. Every step has the same four rows, those of
 `tokens.bin`, so that no order of data matters.

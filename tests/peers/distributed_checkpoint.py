@@ -1,4 +1,4 @@
-"""Writes what tests/data/distributed_checkpoint_test.cc reads: a torch.distributed.checkpoint of two ranks, whose tensors are cut along the
+"""Writes what tests/data/weights/distributed_checkpoint_test.cc reads: a torch.distributed.checkpoint of two ranks, whose tensors are cut along the
 first axis, along another, unevenly, and not at all, beside an optimizer's and a number, and as fp64 in expected.json.
 
     python tests/peers/distributed_checkpoint.py tests/data/torch/distributed

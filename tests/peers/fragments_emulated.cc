@@ -2,7 +2,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "kernels/mma_cuda.h"
+#include "kernels/sequence/mma_cuda.h"
 #include "tests/peers/fragments.h"
 
 namespace spillway::peers {
@@ -32,7 +32,8 @@ template <class... Parameters, class... Arguments>
 void run(void (*kernel)(Parameters...), Arguments... arguments) {
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(1), config.blockDim = dim3(kLanes), config.dynamicSmemBytes = kSharedBytes;
-  if (cudaLaunchKernelEx(&config, kernel, arguments...) == cudaSuccess) return;  // a launch without a stream has ended on return
+  // The emulator has run a launch without a stream when it returns.
+  if (cudaLaunchKernelEx(&config, kernel, arguments...) == cudaSuccess) return;
   std::fprintf(stderr, "expected the emulator to run a warp, got an error: set SPILLWAY_EMULATED_GPUS=1\n");
   std::exit(2);
 }

@@ -1,11 +1,11 @@
-// Renders chat templates for tests/peers/chat_templates.py. It reads one JSON object per line and answers each with a line {"text",
-// "spans"} or
-// {"error"}.
+// Renders chat templates for tests/peers/chat_templates.py.
+// The program reads one JSON object per line and answers
+// each with a line {"text", "spans"} or {"error"}.
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "data/chat/chat_template.h"
+#include "data/template/chat_template.h"
 
 using Json = spillway::data::ChatTemplate::Json;
 

@@ -1,4 +1,4 @@
-"""Writes what tests/data/torch_file_test.cc reads, with PyTorch: state.bin, whose tensors are of every kind that torch.save knows how to keep
+"""Writes what tests/data/weights/torch_file_test.cc reads, with PyTorch: state.bin, whose tensors are of every kind that torch.save knows how to keep
 (views, shared storages, parameters, dictionaries in dictionaries), what they hold as fp64 in state.json, and asks.bin, which would run a
 command if it were unpickled.
 

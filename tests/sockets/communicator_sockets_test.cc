@@ -1,5 +1,5 @@
-// Runs the communicator's test suite on ranks that are processes: they share memory with those of their node and talk to all through
-// sockets.
+// Runs the communicator's test suite on ranks that are processes. The ranks
+// share memory with those of their node and talk to all ranks through sockets.
 #include "tests/sockets/ranks.h"
 
 namespace spillway::parallel::test::communicator_sockets_test {

@@ -1,4 +1,4 @@
-// Tests ranks whose process ends or is stopped during a collective: the events of all other ranks fail with an error that names it.
+// Tests ranks whose process ends or stops during a collective: the events of all other ranks fail with an error that names that rank.
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr double kLong_s = 300;  // a dead rank that is named sooner was not waited for
+constexpr double kLong_s = 300;  // a time-out so long that a test which passes has not waited for it
 constexpr double kShort_s = 1;
 
 std::string failure_of(const Event& event) {
@@ -29,7 +29,7 @@ std::string failure_of(const Event& event) {
 
 std::string named() { return "rank " + std::to_string(ending_rank()); }
 
-// Reduces until a collective fails. The ending rank raises its signal while another of its threads has reductions in flight.
+// Runs all-reduces until one fails. On the rank that is to end, another thread raises `signal` while all-reduces are in flight.
 std::string sum_until_failure(Communicator& end, int signal) {
   std::vector<float> values(1 << 20, 1.0F);
   std::thread killer;
@@ -60,7 +60,7 @@ TEST(Death, KilledRankFailsItsMessages) {
     const auto part = end->split(0);
     part->barrier().wait();
     if (end->rank() == ending_rank()) {
-      // The sends of the others to this rank have been accepted and are in flight.
+      // The other ranks' sends to this rank have been accepted and are in flight when this rank kills itself.
       std::vector<std::vector<std::byte>> all(static_cast<size_t>(end->size()), in);
       std::vector<Event> events;
       for (int r = 0; r < end->size(); ++r) {
@@ -73,16 +73,16 @@ TEST(Death, KilledRankFailsItsMessages) {
     EXPECT_THAT(failure_of(never), HasSubstr(named()));
     EXPECT_THAT(failure_of(below), HasSubstr(named()));
     try {
-      sent.wait();  // it may have completed before
+      sent.wait();  // succeeds if the data was sent before the rank died
     } catch (const Error& error) {
       EXPECT_THAT(error.what(), HasSubstr(named()));
     }
-    out.clear(), out.shrink_to_fit();  // nothing accesses it any more
+    out.clear(), out.shrink_to_fit();  // after wait() nothing accesses the buffer any more
     EXPECT_THAT(failure_of(end->barrier()), HasSubstr(named()));
   });
 }
 
-// At the end of the test nothing waits for the stopped rank either.
+// The other ranks name a stopped rank in their errors, and the end of the test does not wait for the stopped rank either.
 TEST(Death, StoppedRankIsNamed) {
   ASSERT_GE(ending_rank(), 0) << "for tests/sockets.cmake to run";
   const auto begin = std::chrono::steady_clock::now();
@@ -90,7 +90,7 @@ TEST(Death, StoppedRankIsNamed) {
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 8);
 }
 
-// Ctrl-Z in a terminal stops all ranks. It lasts longer than the time-out while rank 0 waits, but no rank is then considered late.
+// Ctrl-Z in a terminal stops all ranks. Here the stop lasts longer than the time-out while rank 0 waits, but no rank counts as late.
 TEST(Death, AllStoppedTogetherGoOn) {
   run_here(all_ranks(), kShort_s, [](auto& end) {
     end->barrier().wait();

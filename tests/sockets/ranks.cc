@@ -25,7 +25,7 @@ int from_environment(const char* name, int otherwise) {
 
 int ranks_per_node() { return from_environment("SPILLWAY_TEST_RANKS_PER_NODE", 0); }
 
-// Returns the place of a rendezvous: a socket name if all ranks are on one node, and a file or a port in turn for two nodes.
+// Returns the place of a rendezvous: a socket name if all ranks are on one node. With two nodes it is in turn a file and a port.
 std::string place(int meeting) {
   const std::string run = std::getenv("SPILLWAY_TEST_RUN");
   if (ranks_per_node() == 0) return "unix:spillway-test-" + run + "-" + std::to_string(meeting);
@@ -49,12 +49,13 @@ pid_t start(int rank, char** argv) {
   if (child != 0) return child;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   setenv("SPILLWAY_TEST_RANK", std::to_string(rank).c_str(), 1);
-  if (rank != 0) dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO);  // its failures are on stderr and in its exit status
+  // Only rank 0 prints. Failures of other ranks show on stderr and in their exit status.
+  if (rank != 0) dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO);
   execv("/proc/self/exe", argv);
   _exit(127);
 }
 
-// Starts all ranks and returns the largest of their exit statuses: 0 if all are 0. The rank that ends on purpose does not count.
+// Starts all ranks and returns the largest of their exit statuses: 0 if all succeed. A rank that a test ends on purpose does not count.
 int start_all(char** argv) {
   setenv("SPILLWAY_TEST_RUN", std::to_string(getpid()).c_str(), 1);
   setenv("SPILLWAY_TEST_PORT", std::to_string(free_port()).c_str(), 1);

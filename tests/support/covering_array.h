@@ -14,13 +14,13 @@
 
 namespace spillway::test {
 
-/// A row: the value of each factor, counted from 0, or kOpen if none is chosen yet.
+/// A row holds the value of each factor, counted from 0, or kOpen if none is chosen yet.
 using Row = std::vector<int>;
 constexpr int kOpen = -1;
 
 class CoveringArray {
  public:
-  /// `sizes` has the number of values of each factor. `possible` returns whether a row with open places can be completed to an allowed row.
+  /// `sizes` has the number of values of each factor. `possible` tells whether some allowed row completes the kOpen entries of a row.
   using Possible = std::function<bool(const Row&)>;
   CoveringArray(std::vector<int> sizes, Possible possible, unsigned seed)
       : sizes_(std::move(sizes)), possible_(std::move(possible)), random_(seed) {
@@ -107,7 +107,7 @@ class CoveringArray {
         const int found = possible_(row) ? gain(row, factor) : -1;
         if (found > most) most = found, best = value;
       }
-      // If no value adds a missing triple, the first possible one is taken, since that is cheapest.
+      // If no value adds a missing triple, the first possible value is taken, since that is cheapest.
       if (most == 0) {
         for (best = 0; value = best, !possible_(row);) ++best;
       }
@@ -151,7 +151,9 @@ class CoveringArray {
   // Moves the row with the most new pairs to the front, again and again, until no row has a pair that the rows before it lack.
   void put_pairs_first() {
     std::set<Pair> held;
-    const auto gain = [&](const Row& row) { return std::ranges::count_if(pairs_of(row), [&](const Pair& p) { return !held.contains(p); }); };
+    const auto gain = [&](const Row& row) {
+      return std::ranges::count_if(pairs_of(row), [&](const Pair& p) { return !held.contains(p); });
+    };
     for (auto next = rows_.begin(); next != rows_.end(); ++next) {
       const auto best = std::ranges::max_element(next, rows_.end(), {}, gain);
       if (gain(*best) == 0) break;

@@ -57,7 +57,7 @@ inline void restore(const Image& image) {
   }
 }
 
-/// Recovery from an image may have set files in the folders of `scratch` aside. Moves them back, for the next image.
+/// Moves files in the folders of `scratch` back that recovery from an image has set aside. The next image needs them in place.
 inline void undo_setting_aside(const std::filesystem::path& scratch) {
   std::vector<std::filesystem::path> folders;
   for (const auto& entry : std::filesystem::directory_iterator(scratch)) folders.push_back(entry.path());

@@ -1,4 +1,4 @@
-// Sets `ulimit -f` for this process: writes beyond the limit fail with EFBIG, much as a full disk fails them with ENOSPC.
+// Sets `ulimit -f` for this process. Writes beyond the limit fail with EFBIG, much as a full disk fails them with ENOSPC.
 #pragma once
 #include <sys/resource.h>
 

@@ -10,7 +10,7 @@
 
 namespace spillway::test {
 
-/// From now on the system call fails with this errno, in this process and those that it starts. May be called between fork and exec.
+/// Makes the system call fail with this errno from now on, in this process and those that it starts. May be called between fork and exec.
 inline void forbid(int system_call, int error_number) {
   std::array<sock_filter, 4> filter{{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
                                      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<__u32>(system_call), 0, 1),

@@ -1,4 +1,4 @@
-// Gives a test a GPU with memory and a stream; tests are skipped if there is none. Only *cuda_test.cc files include it.
+// Gives a test a GPU with memory and a stream. Tests are skipped if the machine has no GPU. Only *cuda_test.cc files include this header.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 
 namespace spillway::test {
 
-// Takes each piece of memory from the driver by itself, since compute-sanitizer only checks such allocations.
+// Takes each piece of memory from the driver in a call of its own, since compute-sanitizer only checks such allocations.
 class SeparateGpuMemory final : public MemorySource {
  public:
   std::byte* take(i64 bytes) override {
@@ -68,7 +68,7 @@ class Gpu {
   const Stream stream_{Device::cuda(0), nullptr, &pool_, queue_.get()};
 };
 
-/// A fixture that skips its tests if there is no GPU that this build can use.
+/// GpuTest is a fixture that skips its tests if there is no GPU that this build can use.
 class GpuTest : public testing::Test {
  protected:
   void SetUp() override {

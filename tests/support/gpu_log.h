@@ -1,5 +1,5 @@
-// Reads the list of calls that the GPU emulator received while a GpuLog existed; a real GPU keeps none. Only *cuda_test.cc files include
-// it.
+// Reads the list of calls that the GPU emulator received while a GpuLog existed; a real
+// GPU keeps no list. Only *cuda_test.cc files include this header.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ class GpuLog {
   GpuLog(const GpuLog&) = delete;
   GpuLog& operator=(const GpuLog&) = delete;
 
-  /// Returns false on a real GPU.
+  /// Returns true if a list of calls was kept, and false on a real GPU.
   bool kept() const { return std::filesystem::exists(path_); }
   i64 count(const std::string& what) const {
     i64 n = 0;

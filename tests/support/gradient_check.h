@@ -2,14 +2,14 @@
 // 1e-6 the differences are accurate to h^2 f''' + eps / h, about 1e-9 for these sizes; the check requires 1e-6 relative.
 #pragma once
 #include "autograd/gradient_check.h"
-#include "kernels/layout.h"
+#include "kernels/layout/layout.h"
 #include "tests/support/numbers.h"
 
 namespace spillway::test {
 
 using Function = std::function<autograd::Variable(const std::vector<autograd::Variable>&)>;
 
-/// Checks that f, a function of f64 inputs, gives each input a gradient and that it is right.
+/// Checks that f, a function of f64 inputs, gives each input a gradient and that the gradient is right.
 inline void check_gradient(const std::vector<Tensor>& inputs, const Function& f) {
   autograd::Tape tape;
   std::vector<autograd::Variable> variables;

@@ -37,7 +37,7 @@ inline void count_call(int, siginfo_t*, void* context) {
   errno = before;
 }
 
-/// From now on the process is killed right before call number n, counted from 1, of this thread and those that it starts.
+/// Arranges that the process is killed right before call number n, counted from 1, of this thread and of the threads that it starts.
 inline void kill_at(int n) {
   calls_to_live = n;
   struct sigaction action {};
@@ -67,7 +67,7 @@ inline void kill_at(int) {}
 
 enum class End { killed, lived, failed };
 
-/// Runs `body` in a child process that is killed at call n, and returns how it ended. An exception counts as End::failed.
+/// Runs `body` in a child process that is killed at call n, and returns how the process ended. An exception counts as End::failed.
 inline End end_of(int n, const std::function<void()>& body) {
   const pid_t child = ::fork();
   if (child == 0) {

@@ -17,7 +17,7 @@ inline double half_ulp(DType dtype) {
   return dtype == DType::f64 ? 0x1p-53 : dtype == DType::bf16 ? 0x1p-8 : 0x1p-24;
 }
 
-/// Returns the error of rounding a result of size x once to bf16 or f16 (whose denormals begin early); 0 for other types.
+/// Returns the error of rounding a result of size x once to bf16 or f16 (whose denormals begin early), or 0 for other types.
 inline double stored_error(DType dtype, double x) {
   return is_half(dtype) ? half_ulp(dtype) * std::abs(x) + (dtype == DType::f16 ? 0x1p-25 : 0) : 0;
 }

@@ -51,13 +51,13 @@ class RecordingEngine final : public offload::IoEngine {
   }
   std::string_view name() const override { return "recording"; }
 
-  /// From now on a thread completes writes, in random order and so late that several are in flight together.
+  /// Makes a thread complete writes from now on, in random order and so late that several are in flight together.
   void linger() {
     holding_ = true;
     behind_ = std::thread([this] { complete_behind(); });
   }
 
-  /// From now on writes stay in flight until release(), which completes them in random order.
+  /// Keeps writes in flight from now on until release(), which completes them in random order.
   void hold() { holding_ = true; }
   void release() {
     holding_ = false;

@@ -1,5 +1,5 @@
 // Reads the tests' own reference data (tests/data, safetensors files that are trusted). The program itself reads through
-// data/safetensors.h.
+// data/safetensors/safetensors.h.
 #pragma once
 #include <gtest/gtest.h>
 

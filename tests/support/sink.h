@@ -1,4 +1,4 @@
-// Defines a GradientSink that keeps the gradients it receives. Its buffers start with large numbers, which must be overwritten.
+// Defines a GradientSink that keeps the gradients it receives. Its buffers start with large numbers, which the gradients must overwrite.
 #pragma once
 #include <map>
 

@@ -39,7 +39,7 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-/// Returns a folder in memory, or an ordinary temporary folder if this machine has none, for tests that write a lot.
+/// Returns a folder in memory for tests that write a lot, or an ordinary temporary folder if this machine has none in memory.
 inline std::filesystem::path fast_folder() {
   const std::filesystem::path memory = "/dev/shm";
   return std::filesystem::is_directory(memory) ? memory : std::filesystem::temp_directory_path();

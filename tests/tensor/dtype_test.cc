@@ -21,8 +21,8 @@ TEST(BFloat16, EveryValueSurvivesTheRoundTrip) {
   }
 }
 
-// Tests numbers between any two neighbours: the midpoint is rounded to the even one, any other number to the nearer one. This includes
-// denormals and the last step to infinity.
+// Tests numbers between any two neighbouring bf16 values: the midpoint is rounded to the even
+// neighbour, any other number to the nearer one. This includes denormals and the last step to infinity.
 TEST(BFloat16, RoundsToNearestTiesToEven) {
   for (u32 sign : {0u, 0x8000u}) {
     for (u32 below = 0; below < 0x7f80; ++below) {
@@ -43,7 +43,7 @@ TEST(BFloat16, NotANumberStaysOne) {
 
 float half(u16 bits) { return widen(Float16{bits}); }
 u16 to_half(float x) { return narrow<Float16>(x).bits; }
-// Converts with the compiler's own _Float16.
+// Converts f16 with the compiler's own _Float16, as the reference.
 float reference(u16 bits) { return static_cast<float>(std::bit_cast<_Float16>(bits)); }
 u16 to_reference(float x) { return std::bit_cast<u16>(static_cast<_Float16>(x)); }
 
@@ -55,8 +55,8 @@ TEST(Float16, EveryValueIsTheCompilersAndSurvivesTheRoundTrip) {
   }
 }
 
-// Tests the midpoint between any two neighbours and the numbers next to it on both sides, including denormals and from the largest number
-// to infinity.
+// Tests the midpoint between any two neighbouring f16 values and the numbers next to it
+// on both sides, including denormals and the step from the largest number to infinity.
 TEST(Float16, RoundsToNearestTiesToEven) {
   for (const float sign : {1.0f, -1.0f}) {
     for (u32 below = 0; below < 0x7c00; ++below) {

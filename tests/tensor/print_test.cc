@@ -1,4 +1,4 @@
-// Tensors are printed as PyTorch prints the same numbers, except for where dtype and shape are shown.
+// Tests that tensors are printed as PyTorch prints the same numbers, except for where dtype and shape are shown.
 #include "tensor/print.h"
 
 #include <gtest/gtest.h>

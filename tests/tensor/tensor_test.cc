@@ -19,7 +19,7 @@ Tensor counting(const Shape& shape) {
   return tensor_of<float>(values, shape);
 }
 
-// Reads a view element by element, by its strides.
+// Reads the elements of a view one by one, by its strides.
 std::vector<float> elements(const Tensor& t) {
   std::vector<float> out;
   std::vector<i64> at(static_cast<size_t>(t.rank()), 0);
@@ -49,7 +49,7 @@ TEST(Shape, ExtentsAndErrors) {
 TEST(Shape, AProductThatDoesNotFitIsAnErrorNotAWrap) {
   const i64 big = i64{1} << 40;
   EXPECT_THROW((Shape{big, big}.elems()), Error);
-  EXPECT_THROW((Shape{big, i64{1} << 20}.elems()), Error);  // the number of bytes would overflow
+  EXPECT_THROW((Shape{big, i64{1} << 20}.elems()), Error);  // the number of elements fits into 64 bits, but that of bytes does not
   EXPECT_EQ((Shape{big, i64{1} << 19}.elems()), i64{1} << 59);
 }
 
@@ -71,7 +71,7 @@ TEST(Tensor, ViewsOfCountedElements) {
   EXPECT_EQ(elements(t.slice(1, 1, 3)), (std::vector<float>{4, 5, 6, 7, 8, 9, 10, 11, 16, 17, 18, 19, 20, 21, 22, 23}));
   EXPECT_EQ(elements(t.slice(-1, 3, 4).slice(0, 1, 2)), (std::vector<float>{15, 19, 23}));
   EXPECT_EQ(elements(t.reshape({6, 4}).slice(0, 5, 6)), (std::vector<float>{20, 21, 22, 23}));
-  EXPECT_EQ(t.transpose(0, 2).storage(), t.storage());  // transposing never copies
+  EXPECT_EQ(t.transpose(0, 2).storage(), t.storage());  // transposing copies no data
 }
 
 TEST(Tensor, ContiguityIsKnown) {
@@ -79,9 +79,9 @@ TEST(Tensor, ContiguityIsKnown) {
   EXPECT_TRUE(t.is_contiguous());
   EXPECT_TRUE(t.slice(0, 1, 2).is_contiguous());
   EXPECT_FALSE(t.slice(1, 0, 2).is_contiguous());
-  EXPECT_TRUE(t.slice(0, 0, 1).slice(1, 1, 3).is_contiguous());  // an axis of size 1 does not matter
+  EXPECT_TRUE(t.slice(0, 0, 1).slice(1, 1, 3).is_contiguous());  // the stride of an axis of size 1 does not matter
   EXPECT_FALSE(t.transpose(1, 2).is_contiguous());
-  EXPECT_TRUE(t.slice(2, 1, 1).is_contiguous());  // a view without elements
+  EXPECT_TRUE(t.slice(2, 1, 1).is_contiguous());  // true of a view without elements
   EXPECT_TRUE(t.slice(2, 1, 1).span<float>().empty());
   EXPECT_THROW(t.transpose(1, 2).reshape({24}), Error);
   EXPECT_THROW(t.transpose(1, 2).span<float>(), Error);
@@ -147,7 +147,7 @@ TEST(Tensor, MoreThan2To31ElementsOnTheMetaDevice) {
 }
 
 TEST(Tensor, AViewFarIntoAStorageIsAtItsPlace) {
-  // The storage has 6 GiB of untouched pages. Only the two pages that are written are ever allocated.
+  // The tensor has 6 GiB of untouched pages. Only the two pages that the test writes are ever allocated.
   const i64 elems = (i64{6} << 30) / 4;
   Tensor t;
   try {

@@ -1,5 +1,5 @@
-// Trains a model of this test's own blocks through Trainer: its losses equal those of a training loop by hand, its bits do not depend on
-// where weights and state lie nor on a kill, and what cannot be trained rightly is refused.
+// Trains a model of the test's own blocks through the library's Trainer. Losses equal those of a training loop by hand,
+// bits depend neither on the tiers of weights and state nor on a kill, and what cannot be trained rightly is refused.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -10,26 +10,26 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "app/checkpoints/checkpoint.h"
-#include "app/checkpoints/model_source.h"
-#include "data/own_samples.h"
-#include "data/safetensors.h"
+#include "data/loader/own_samples.h"
+#include "data/safetensors/safetensors.h"
 #include "eager/optimizer.h"
 #include "models/weights.h"
 #include "nn/layers.h"
-#include "ops/elementwise.h"
-#include "ops/loss.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/losses/loss.h"
 #include "ops/losses/row_loss.h"
 #include "tensor/create.h"
 #include "tests/support/temporary_folder.h"
+#include "trainer/checkpoints/checkpoint.h"
+#include "trainer/checkpoints/model_source.h"
 #include "trainer/trainer.h"
 
 namespace spillway::own_model_test {
 namespace {
 
-using app::PlacementWish;
-using app::Tier;
-using app::TrainConfig;
+using trainer::PlacementWish;
+using trainer::Tier;
+using trainer::TrainConfig;
 using Json = nlohmann::json;
 using nn::Context;
 using nn::Variable;
@@ -37,7 +37,7 @@ using test::TemporaryFolder;
 
 constexpr i64 kWidth = 8;
 
-/// x -> tanh(W x + b); the first one reads input 0.
+/// Computes x -> tanh(W x + b). The first layer of a model reads input 0 of the batch.
 class Layer final : public nn::Module {
  public:
   Layer(const std::string& name, i64 inputs, DType dtype) : layer_(name, inputs, kWidth, dtype, {.std = 0.5}) {}
@@ -50,7 +50,7 @@ class Layer final : public nn::Module {
   nn::Linear layer_;
 };
 
-/// The squared error against input 1. With `counts_padding` it returns the sum of all rows, as a block does that ignores the row mask.
+/// Computes the squared error against input 1. With `counts_padding` it sums all rows, like a faulty block that ignores the row mask.
 class Error2 final : public nn::Module {
  public:
   Error2(DType dtype, bool counts_padding) : layer_("out", kWidth, 1, dtype, {.std = 0.5}), counts_padding_(counts_padding) {}
@@ -100,7 +100,7 @@ class Points final : public data::TensorSource {
   const i64 samples_;
 };
 
-app::OwnData points(i64 samples, DType dtype = DType::f32) {
+trainer::OwnData points(i64 samples, DType dtype = DType::f32) {
   return {.training = [=] { return data::samples_of(std::make_shared<Points>(samples), build(dtype).inputs); }, .validation = {}};
 }
 
@@ -117,15 +117,15 @@ class OwnModel : public testing::Test {
     s.lr_schedule = optim::Schedule::Kind::constant;
     s.weight_decay = 0;
     s.gradient_clipping = 0;
-    s.precision = app::Precision::fp32;
+    s.precision = trainer::Precision::fp32;
     s.device = "cpu";
     s.threads = 1;
-    s.data_order = app::DataOrder::sequential;
+    s.data_order = trainer::DataOrder::sequential;
     return s;
   }
   TrainConfig on(TrainConfig s, Tier tier) const {
     s.nvme = {{.path = (folder_.path() / "nvme").string(), .bytes = {}}};
-    s.placement.parameters = s.placement.gradients = s.placement.optimizer = PlacementWish::whole(tier);
+    s.placement->parameters = s.placement->gradients = s.placement->optimizer = PlacementWish::whole(tier);
     return s;
   }
   static std::vector<std::string> losses(const TrainConfig& s) {
@@ -135,7 +135,7 @@ class OwnModel : public testing::Test {
     return all;
   }
   static std::string weights(const TrainConfig& s) {
-    std::ifstream file(app::checkpoint_path(s.out, *s.steps) / "model.safetensors", std::ios::binary);
+    std::ifstream file(trainer::checkpoint_path(s.out, *s.steps) / "model.safetensors", std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
   std::string why(const std::function<void()>& work, ErrorCode code = ErrorCode::usage) const {
@@ -147,15 +147,17 @@ class OwnModel : public testing::Test {
     }
     return "nothing was thrown";
   }
-  app::TrainingResult fit(const TrainConfig& s, const app::OwnData& data = points(10)) { return Trainer("own", build, s).fit(data); }
+  trainer::TrainingResult fit(const TrainConfig& s, const trainer::OwnData& data = points(10)) {
+    return Trainer("own", build, s).fit(data);
+  }
   const TemporaryFolder folder_;
 };
 
-// The reference is a loop by hand in fp64: ten samples in steps of four, so that the third step of each epoch has only two. Its gradients
-// come from autograd, the mean and the update from formulas written here.
+// The reference is a loop by hand in fp64: ten samples in steps of four, so that the third step of each
+// epoch has only two. Its gradients come from autograd, its mean and its update from formulas in the test.
 TEST_F(OwnModel, LossesAreThoseOfALoopByHand) {
   TrainConfig s = settings("run");
-  s.precision = app::Precision::fp64;
+  s.precision = trainer::Precision::fp64;
   s.optimizer = "sgd";
   fit(s, points(10, DType::f64));
 
@@ -182,7 +184,7 @@ TEST_F(OwnModel, LossesAreThoseOfALoopByHand) {
   }
   const std::vector<std::string> got = losses(s);
   ASSERT_EQ(got.size(), expected.size());
-  // Ten additions and three layers of products of fp64 numbers of about 1 stay within 2^-53 * 1000.
+  // Ten additions and three layers of products of fp64 numbers of about 1 are accurate to 2^-53 * 1000.
   for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(std::stod(got[i]), expected[i], 1.2e-13) << "step " << i + 1;
 }
 
@@ -191,8 +193,8 @@ TEST_F(OwnModel, BitsDoNotDependOnWhereTheBytesLie) {
   fit(on(base, Tier::host));
   ASSERT_EQ(losses(base).size(), 6u);
   TrainConfig nvme = on(settings("nvme_run"), Tier::nvme), stages = on(settings("stages"), Tier::nvme);
-  nvme.durability = app::Durability::step;
-  nvme.placement.recompute = app::Recompute::block;
+  nvme.durability = trainer::Durability::step;
+  nvme.placement->recompute = trainer::Recompute::block;
   stages.ranks = stages.pipeline_stages = 2;
   stages.communicator = "local";
   for (const TrainConfig& s : {nvme, stages}) {
@@ -208,7 +210,7 @@ TEST_F(OwnModel, BitsOfTwoRanksDoNotDependOnTheZeroStage) {
     TrainConfig s = on(settings(std::string("zero") + stage), *stage == '3' ? Tier::nvme : Tier::device);
     s.ranks = 2;
     s.communicator = "local";
-    s.placement.zero_stage = *stage - '0';
+    s.placement->zero_stage = *stage - '0';
     all.push_back(s);
     EXPECT_TRUE(fit(s).finished);
   }
@@ -220,18 +222,18 @@ TEST_F(OwnModel, BitsOfTwoRanksDoNotDependOnTheZeroStage) {
   for (size_t i = 0; i < losses(one).size(); ++i) EXPECT_NEAR(std::stod(losses(one)[i]), std::stod(losses(all[0])[i]), 1e-5);
 }
 
-// The run is killed in each step in turn, in the middle of its callbacks, and resumed with the state that it left on nvme.
+// A run is killed in each step in turn, in the middle of a callback, and resumed with the state that it left on nvme.
 TEST_F(OwnModel, GoesOnAfterAKillWithTheSameBits) {
   const TrainConfig whole = on(settings("whole"), Tier::nvme);
   TrainConfig killed = on(settings("killed"), Tier::nvme);
   killed.ranks = killed.pipeline_stages = 2;
   killed.communicator = "local";
-  killed.checkpoint_every = {app::Cadence::Unit::steps, 2};
+  killed.run->checkpoint_every = {trainer::Cadence::Unit::steps, 2};
   for (i64 at = 1; at < 6; ++at) {
     const pid_t child = ::fork();
     if (child == 0) {
       Trainer trainer("own", build, killed);
-      trainer.callbacks.on_step = [&](const app::StepEvent& e) {
+      trainer.callbacks.on_step = [&](const trainer::StepEvent& e) {
         if (e.step == at) ::kill(::getpid(), SIGKILL);
       };
       trainer.fit(points(10));
@@ -241,11 +243,12 @@ TEST_F(OwnModel, GoesOnAfterAKillWithTheSameBits) {
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "step " << at << " status " << status;
   }
-  std::ostringstream results, log;
+  std::string log;
+  trainer::LineMessages lines([&](std::string_view line) { log += std::string(line) + "\n"; });
   Trainer trainer("own", build, killed);
-  EXPECT_TRUE(trainer.fit(points(10), results, log).finished);
-  // The last update may still have been on its way to nvme when the kill came.
-  EXPECT_TRUE(log.str().find("step 5 of 6") != std::string::npos || log.str().find("step 4 of 6") != std::string::npos) << log.str();
+  EXPECT_TRUE(trainer.fit(points(10), lines).finished);
+  // When the kill came, the last update may not have been written to nvme completely.
+  EXPECT_TRUE(log.find("step 5 of 6") != std::string::npos || log.find("step 4 of 6") != std::string::npos) << log;
   fit(whole);
   EXPECT_EQ(weights(killed), weights(whole));
   EXPECT_EQ(losses(killed), losses(whole));
@@ -254,12 +257,12 @@ TEST_F(OwnModel, GoesOnAfterAKillWithTheSameBits) {
 TEST_F(OwnModel, ValidatesAndKeepsNamesOfParameters) {
   TrainConfig s = settings("run");
   s.validate_every = 3;
-  app::OwnData data = points(10);
+  trainer::OwnData data = points(10);
   data.validation = [] { return data::samples_of(std::make_shared<Points>(3), build(DType::f32).inputs); };
   std::vector<double> validations;
   Trainer trainer("own", build, s);
-  trainer.callbacks.on_validate = [&](const app::ValidationEvent& e) { validations.push_back(e.loss); };
-  const app::TrainingResult result = trainer.fit(data);
+  trainer.callbacks.on_validate = [&](const trainer::ValidationEvent& e) { validations.push_back(e.loss); };
+  const trainer::TrainingResult result = trainer.fit(data);
   ASSERT_EQ(validations.size(), 2u);
   const data::SafetensorsReader saved(result.checkpoint / "model.safetensors");
   nn::Sequential model = build(DType::f32);
@@ -318,7 +321,7 @@ TEST_F(OwnModel, RefusesWhatItCannotTrain) {
   EXPECT_FALSE(std::filesystem::exists(std::filesystem::path(s.out) / "config.json"));
 }
 
-// A model of one's own that reads tokens: an embedding and a head, on rows that the program makes.
+// Reads tokens in blocks of the test's own: an embedding and a head, on rows that the program makes.
 class Words final : public nn::Module {
  public:
   Words(DType dtype, bool counts_padding) : table_("table", 11, 4, dtype, 0.5), head_("head", 4, 11, dtype, {}), counts_(counts_padding) {}
@@ -386,9 +389,9 @@ TEST_F(OwnModel, NeedsDataOfItsOwn) {
 
 TEST_F(OwnModel, ItsCheckpointIsNamedWhereTheProgramIsNeeded) {
   const TrainConfig s = settings("run");
-  const app::TrainingResult result = fit(s);
+  const trainer::TrainingResult result = fit(s);
   for (const std::string& at : {s.out, result.checkpoint.string()}) {
-    const std::string said = why([&] { app::find_trained_model(at, "last"); });
+    const std::string said = why([&] { trainer::find_trained_model(at, "last"); });
     EXPECT_NE(said.find("`own`"), std::string::npos) << said;
     EXPECT_NE(said.find("model.safetensors"), std::string::npos) << said;
   }

@@ -1,21 +1,21 @@
-// spillway bench: measures this node, prints a table, and caches the figures for plan and train. entry.cc starts several ranks, which
-// measure the exchange of data between them. The first rank then measures everything else alone.
+// Implements `spillway bench`, which measures this node, prints a table, and caches the figures for plan and train. entry.cc
+// starts several ranks, which measure the exchange of data between them. The first rank then measures everything else alone.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "app/commands/bench.h"
 #include "app/commands/commands.h"
-#include "app/node/grant.h"
-#include "app/ranks/join.h"
-#include "app/ranks/peers.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "device/device_query.h"
 #include "device/memory_pool.h"
 #include "device/stream.h"
-#include "kernels/matmul/gpu_libraries.h"
+#include "kernels/products/gpu_libraries.h"
 #include "offload/scratch_path.h"
+#include "trainer/node/grant.h"
+#include "trainer/ranks/join.h"
+#include "trainer/ranks/peers.h"
 
 namespace spillway::app {
 namespace {
@@ -38,7 +38,8 @@ std::string table(const std::vector<BenchRow>& rows) {
   return text;
 }
 
-// Returns the scratch paths to measure. Throws if `disk` was requested by name and there is no path; otherwise the disk is left out.
+// Returns the scratch paths to measure. If there is no path, the disk is not measured; if `disk` was requested by name, this is an error
+// and the function throws.
 std::vector<ScratchPath> paths(const BenchConfig& config, const Host& host) {
   std::vector<ScratchPath> all = config.nvme;
   if (const auto scratch = host.env("SLURM_TMPDIR"); all.empty() && scratch) all.push_back({*scratch, std::nullopt});
@@ -48,7 +49,8 @@ std::vector<ScratchPath> paths(const BenchConfig& config, const Host& host) {
   return {};
 }
 
-// Returns the first usable GPU; empty if there is none. Throws Error(usage) instead if only `link`, which needs a GPU, was requested.
+// Returns the first usable GPU, or nothing if there is none. Throws Error(usage) if there is none and only `link`, which needs a GPU, was
+// requested.
 std::optional<Device> gpu_to_measure(const BenchConfig& config, Console& console) {
   const GpuReport report = query_gpus();
   for (const GpuFacts& gpu : report.gpus) {
@@ -83,7 +85,7 @@ std::vector<BenchRow> measure_disks(const BenchConfig& config, const BenchSize& 
   return rows;
 }
 
-// Returns the rows of the first rank; empty on the others.
+// Returns the measured rows on the first rank, and an empty list on all others.
 std::vector<BenchRow> measure_communicator(const BenchSize& size, const Launcher& launcher, Console& console, const Host& host) {
   const Peers peers(join_ranks(launcher, kMeeting_s, "auto", host));
   if (peers.first()) console.progress(fmt::format("bench: communicator, {} ranks", peers.ranks()));

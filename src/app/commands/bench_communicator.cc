@@ -11,9 +11,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using parallel::Parts;
 
-constexpr int kRuns = 3;  // runs of each loop in a round, the same on all ranks: a rank with one run more would wait for ever
+constexpr int kRuns = 3;  // equal on all ranks, since a rank with one run more would wait forever
 
-// A rank's buffer for the collectives, and room for a copy of it.
+// Exchanged holds a rank's buffer for the collectives, and memory for a copy of it.
 class Exchanged {
  public:
   Exchanged(i64 bytes, parallel::Communicator& ranks)
@@ -27,11 +27,12 @@ class Exchanged {
 
   void reduce_scatter() { ranks_.reduce_scatter(whole(), part(other_half()), DType::f32, elems_).wait(); }
   void all_gather() { ranks_.all_gather(part(whole()), whole(), bytes_).wait(); }
-  /// Copies so much that all ranks together read and write `bytes`: each copies an equal share of half of them.
+  /// Copies so much that all ranks together read and write `bytes`. Half of these bytes are read, and each rank reads an equal share of
+  /// that half.
   void copy(i64 bytes) { copy_past_caches(other_half().data(), whole().data(), bytes / ranks_.size() / 2); }
 
-  /// The bytes that all ranks read and write together. A reduce-scatter reads every rank's buffer and writes one sum. An all-gather reads
-  /// every part once and writes every rank's buffer.
+  /// These are the bytes that all ranks together read and write. A reduce-scatter reads every rank's
+  /// buffer and writes one sum. An all-gather reads every part once and writes every rank's buffer.
   i64 reduce_scatter_bytes() const { return (ranks_.size() + 1) * bytes_.back(); }
   i64 all_gather_bytes() const { return ranks_.size() * bytes_.back(); }
 
@@ -48,7 +49,7 @@ class Exchanged {
   Parts elems_{}, bytes_{};
 };
 
-// Returns the time from when all ranks have arrived until all are done.
+// Returns the seconds from the arrival of the last rank until all ranks have run `body`.
 double seconds_of(const std::function<void()>& body, parallel::Communicator& ranks) {
   ranks.barrier().wait();
   const auto begin = Clock::now();

@@ -5,12 +5,12 @@
 #include <cstring>
 
 #include "app/commands/bench.h"
-#include "app/node/axpy.h"
 #include "device/copy.h"
 #include "device/memory_pool.h"
-#include "kernels/matmul/matmul.h"
+#include "kernels/products/matmul.h"
 #include "optim/adamw_tile.h"
 #include "optim/tile_values.h"
+#include "trainer/node/axpy.h"
 
 namespace spillway::app {
 namespace {
@@ -57,7 +57,7 @@ float sum_all(const float* a, i64 n) {
 
 void copy_all(std::byte* to, const std::byte* from, i64 bytes) { copy_past_caches(to, from, bytes); }
 
-// The matrix product of a transformer's widest layer.
+// Product is the matrix product of a transformer's widest layer.
 class Product {
  public:
   Product(const BenchSize& size, DType dtype)
@@ -75,7 +75,7 @@ class Product {
   Tensor a_, b_, c_, workspace_;
 };
 
-// Adam's weights, gradients and moments of `tiles` tiles, updated in place.
+// Adam holds the weights, gradients and moments of `tiles` tiles (16,384 elements each) and updates them in place.
 class Adam {
  public:
   explicit Adam(i64 tiles)
@@ -151,7 +151,7 @@ std::vector<BenchRow> bench_memory(const BenchSize& size) {
   fill(a.data(), size.memory_bytes);
   fill(b.data(), size.memory_bytes);
   const i64 n = size.memory_bytes / 4;
-  volatile float read = 0;  // volatile, so that the compiler keeps the sum
+  volatile float read = 0;  // volatile keeps the compiler from removing the sum
   const auto s = time_loops(
       {[&] { axpy_all(reinterpret_cast<float*>(a.data()), reinterpret_cast<const float*>(b.data()), n); },
        [&] { copy_all(a.data(), b.data(), size.memory_bytes); }, [&] { read = sum_all(reinterpret_cast<const float*>(b.data()), n); }},

@@ -4,11 +4,11 @@
 #include <chrono>
 
 #include "app/commands/bench.h"
-#include "app/node/disk_load.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "device/stream.h"
 #include "offload/scratch_path.h"
+#include "trainer/node/disk_load.h"
 
 namespace spillway::app {
 namespace {
@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr i64 kPieceBytes = DiskLoad::kPieceBytes;
-// Twice the queue depth, so that the queue never runs dry while the next request is submitted.
+// kInFlight is twice the queue depth, so that the queue never runs empty while the next request is submitted.
 constexpr i64 kInFlight = 2 * offload::kQueueDepth;
 constexpr i64 kLeastFileBytes = 16 * kMiB, kLeastRoundBytes = 64 * kMiB;
 

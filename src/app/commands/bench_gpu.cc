@@ -5,14 +5,14 @@
 #include "device/memory_pool.h"
 #include "device/stream.h"
 #include "device/transfer.h"
-#include "kernels/matmul/matmul.h"
+#include "kernels/products/matmul.h"
 #include "tensor/tensor.h"
 
 namespace spillway::app {
 namespace {
 
-// While an object of this class lives, the current stream uses the GPU and its memory. A loop counts as finished when the GPU has finished
-// it.
+// While an OnGpu object lives, the current stream uses the GPU and its memory.
+// A loop passed to done() counts as finished when the GPU has finished it.
 class OnGpu {
  public:
   OnGpu(Device gpu, i64 bytes)
@@ -35,7 +35,8 @@ BenchRow gpu_row(const char* name, double value, const char* unit, std::optional
   return {.name = name, .path = "", .value = value, .unit = unit, .ceiling = ceiling, .threads = 0};
 }
 
-// Returns numbers of both signs from 0.5 to 1, valid as f32 and (two to a word) as bf16. Zeros would draw less power and be faster.
+// Returns numbers of both signs from 0.5 to 1, valid as f32 and (two to a word) as bf16. Products of zeros would draw less power and be
+// faster than real ones.
 Tensor numbers(const Shape& shape, DType dtype) {
   std::vector<u32> words(static_cast<size_t>(shape.elems() * size_of(dtype) / 4));
   for (size_t i = 0; i < words.size(); ++i) words[i] = 0x3f003f00u | (static_cast<u32>(i) * 2654435761u & 0x807f807fu);
@@ -44,7 +45,7 @@ Tensor numbers(const Shape& shape, DType dtype) {
   return t;
 }
 
-// Returns floating-point operations per second.
+// Returns the floating-point operations per second of a matrix product on the GPU.
 double product_rate(const BenchSize& size, Device gpu, DType dtype) {
   const i64 m = size.gpu_tokens, k = size.gpu_width, n = 4 * k, room = 64 * kMiB;
   const OnGpu on(gpu, (m * k + k * n + m * n) * size_of(dtype) + room);

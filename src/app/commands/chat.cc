@@ -1,24 +1,24 @@
-// spillway chat: a conversation in the terminal, through the model's chat template. It runs on one rank, since other ranks would not wait
-// while the user thinks.
+// Implements `spillway chat`, a conversation in the terminal through the model's chat
+// template. It runs on one rank, since other ranks would time out while the user thinks.
 #include <fmt/format.h>
 
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "app/commands/commands.h"
-#include "app/ranks/device_choice.h"
-#include "app/ranks/rank_report.h"
-#include "app/run/prompts.h"
-#include "app/run/run_on_ranks.h"
-#include "app/run/writer.h"
+#include "app/ranks/rank_console.h"
 #include "base/error.h"
+#include "trainer/ranks/device_choice.h"
+#include "trainer/ranks/rank_report.h"
+#include "trainer/run/prompts.h"
+#include "trainer/run/writer.h"
 
 namespace spillway::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Returns the next line that is not empty; empty at the end of input or at /exit.
+// Returns the next line that is not empty. Returns nothing at the end of input or if the line is /exit.
 std::optional<std::string> next_line(Console& console, std::istream& in) {
   console.stream("> ");
   for (std::string line; std::getline(in, line);) {
@@ -51,7 +51,7 @@ int chat(const ChatConfig& config, Console& console, const Peers& peers) {
     try {
       tokens = conversations->tokens(messages);
       check_prompt(tokens, writer->source().config.vocabulary);
-    } catch (const Error& e) {  // the template may refuse the message; the conversation stays as it was
+    } catch (const Error& e) {  // the template may refuse the message; the conversation then stays as it was
       console.warn(e.what());
       messages.erase(messages.size() - 1);
       continue;

@@ -6,12 +6,12 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "app/run/data_sources.h"
-#include "app/text/generation.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "data/documents/line_reader.h"
 #include "data/documents/prepare.h"
+#include "trainer/run/data_sources.h"
+#include "trainer/text/generation.h"
 
 namespace spillway::app {
 namespace {
@@ -25,7 +25,7 @@ struct Texts {
   std::vector<std::string> unread;
 };
 
-// Parses a row into its texts. Throws Error(data), which begins with `where` and says what was expected and found.
+// Parses a row into its texts. Throws Error(data), whose message begins with `where` and says what was expected and found.
 Texts texts_of(const std::string& line, const std::string& where) {
   const auto complain = [&](const std::string& expected) { throw Error(ErrorCode::data, where + " expected " + expected); };
   const Json json = parse_ordered_json(line);
@@ -62,7 +62,7 @@ Texts texts_of(const std::string& line, const std::string& where) {
 }
 
 ChoiceTokens tokens_of(std::string prompt, const std::string& choice, const data::Tokenizer& tokenizer, const std::string& where) {
-  const size_t spaces = prompt.size() - (prompt.find_last_not_of(" \t\n\r\v\f") + 1);  // all of it if it is only spaces
+  const size_t spaces = prompt.size() - (prompt.find_last_not_of(" \t\n\r\v\f") + 1);  // trailing spaces, perhaps the whole prompt
   const std::string moved = prompt.substr(prompt.size() - spaces) + choice;
   prompt.resize(prompt.size() - spaces);
   ChoiceTokens all{tokenizer.encode(prompt + moved), std::ssize(tokenizer.encode(prompt)), std::ssize(choice)};
@@ -83,7 +83,7 @@ ChoiceTokens tokens_of(std::string prompt, const std::string& choice, const data
   return all;
 }
 
-// If there are more than `positions` + 1 tokens, drops the first ones. Returns whether any were dropped.
+// Removes tokens from the beginning if there are more than `positions` + 1. Returns whether any were removed.
 bool keep_last(ChoiceTokens& choice, i64 positions, const std::string& where) {
   const i64 dropped = std::ssize(choice.tokens) - (positions + 1);
   if (dropped <= 0) return false;

@@ -53,9 +53,9 @@ ChoiceScores score_choices(parallel::Rank& rank, const parallel::Mesh& mesh, con
   }
   const StreamScope scope(rank.input_stream());
   const auto here = static_cast<size_t>(mesh.data_rank(peers.rank())), ranks = static_cast<size_t>(mesh.data);
-  std::vector<double> likelihoods;  // log-likelihoods
+  std::vector<double> likelihoods;  // log-likelihoods of the choices
   while (likelihoods.size() < all.size()) {
-    const size_t next = likelihoods.size();  // a rank without a choice computes choice 0 again, since all ranks must enter the collectives
+    const size_t next = likelihoods.size();  // a rank with no choice left repeats choice 0, since all ranks must enter the collectives
     const MicroBatch batch = batch_of(*all[next + here < all.size() ? next + here : 0], positions);
     const std::vector<std::vector<double>> losses = peers.gather(std::vector<double>{rank.evaluate(batch)});
     for (size_t r = 0; r < ranks && likelihoods.size() < all.size(); ++r)

@@ -1,5 +1,5 @@
-// spillway classify: predicts the classes of images with an image model, under the same budgets and placements as training. Data-parallel
-// ranks share the images.
+// Implements `spillway classify`, which predicts the classes of images with an image model,
+// under the same budgets and placements as training. Data-parallel ranks share the images.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,18 +9,18 @@
 #include <numeric>
 
 #include "app/commands/commands.h"
-#include "app/ranks/device_choice.h"
-#include "app/ranks/rank_report.h"
-#include "app/run/data_sources.h"
-#include "app/run/inference.h"
-#include "app/run/run_on_ranks.h"
+#include "app/ranks/rank_console.h"
 #include "base/error.h"
 #include "data/images/picture.h"
+#include "trainer/ranks/device_choice.h"
+#include "trainer/ranks/rank_report.h"
+#include "trainer/run/data_sources.h"
+#include "trainer/run/inference.h"
 
 namespace spillway::app {
 namespace {
 
-// Image files whose class is unknown. The class 0 is returned for each, and means nothing.
+// Pictures reads image files whose class is unknown. The class 0 is returned for each, and means nothing.
 class Pictures final : public data::ImageSource {
  public:
   Pictures(std::vector<std::string> files, data::ImageFormat format) : files_(std::move(files)), format_(std::move(format)) {}

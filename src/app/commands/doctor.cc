@@ -6,10 +6,9 @@
 #include "app/commands/findings.h"
 
 namespace spillway::app {
-namespace {
 
 std::vector<Finding> examine(const DoctorConfig& config, const Host& host) {
-  const std::vector<Finding> peers = look_at_peers();  // must come before this process uses a GPU
+  const std::vector<Finding> peers = look_at_peers();  // must run before this process uses a GPU
   std::vector<Finding> all = look_at_host(host);
   all.push_back(look_at_io(config.io_engine));
   std::vector<ScratchPath> paths = config.nvme;
@@ -23,40 +22,49 @@ std::vector<Finding> examine(const DoctorConfig& config, const Host& host) {
     for (Finding& found : look_at_scratch(path, config.login, config.reclaim)) all.push_back(std::move(found));
   }
   all.push_back(look_at_calibration(host));
-  const bool hangs = peers.size() == 1 && peers[0].name == "GPU";  // true if a GPU did not answer; it is not asked again
+  const bool hangs = peers.size() == 1 && peers[0].name == "GPU";  // true if a GPU did not answer, in which case it is not asked again
   if (!hangs) all.push_back(look_at_gpu(host));
   all.insert(all.end(), peers.begin(), peers.end());
   for (Finding& found : look_at_cluster(host)) all.push_back(std::move(found));
   return all;
 }
 
+namespace {
+
 Colour colour_of(Level level) { return level == Level::green ? Colour::green : level == Level::yellow ? Colour::yellow : Colour::red; }
 
-std::string text_of(const std::vector<Finding>& findings, const Console& console) {
+// `painted` colours a word.
+template <class Painted>
+std::string text_of(const std::vector<Finding>& findings, const Painted& painted) {
   size_t width = 0;
   for (const Finding& found : findings) width = std::max(width, found.name.size());
   std::string all;
   for (const Finding& found : findings) {
     const std::string word = to_string(found.level), gap(7 - word.size(), ' ');
     const std::string cure = found.cure.empty() ? "" : ": " + found.cure;
-    all += fmt::format("{}{}{:<{}}  {}{}\n", console.painted(word, colour_of(found.level)), gap, found.name, width, found.text, cure);
+    all += fmt::format("{}{}{:<{}}  {}{}\n", painted(word, colour_of(found.level)), gap, found.name, width, found.text, cure);
   }
   return all;
 }
 
-std::string json_of(const std::vector<Finding>& findings) {
+}  // namespace
+
+nlohmann::ordered_json findings_json(const std::vector<Finding>& findings) {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const Finding& found : findings) {
     all.push_back({{"level", to_string(found.level)}, {"name", found.name}, {"text", found.text}, {"cure", found.cure}});
   }
-  return all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return all;
 }
 
-}  // namespace
+std::string findings_text(const std::vector<Finding>& findings) {
+  return text_of(findings, [](const std::string& word, Colour) { return word; });
+}
 
 int run_doctor(const DoctorConfig& config, Console& console, const Host& host) {
   const std::vector<Finding> findings = examine(config, host);
-  console.result([&] { return json_of(findings); }, [&] { return text_of(findings, console); });
+  console.result([&] { return findings_json(findings).dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace); },
+                 [&] { return text_of(findings, [&](const std::string& word, Colour colour) { return console.painted(word, colour); }); });
   for (const Finding& found : findings) {
     if (found.level == Level::red) return 3;
   }

@@ -1,6 +1,6 @@
-// spillway evaluate: computes the loss of a model folder, a run or a checkpoint on data, or how often its model gives the right answer,
-// under the same budgets and placements as training. Data-parallel ranks share the rows or choices; the result has the same bits on any
-// number of ranks.
+// Implements `spillway evaluate`, which computes the loss of a model folder, a run or a checkpoint on
+// data, or how often the model gives the right answer, under the same budgets and placements as training.
+// Data-parallel ranks share the rows or choices. The result has the same bits on any number of ranks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,17 +10,17 @@
 
 #include "app/commands/choice_scores.h"
 #include "app/commands/commands.h"
-#include "app/node/grant.h"
-#include "app/ranks/device_choice.h"
-#include "app/ranks/rank_report.h"
-#include "app/run/data_sources.h"
-#include "app/run/held_out.h"
-#include "app/run/inference.h"
-#include "app/run/resolve.h"
-#include "app/run/run_on_ranks.h"
-#include "app/run/text_notice.h"
+#include "app/ranks/rank_console.h"
 #include "base/crc32c.h"
 #include "base/error.h"
+#include "trainer/node/grant.h"
+#include "trainer/ranks/device_choice.h"
+#include "trainer/ranks/rank_report.h"
+#include "trainer/run/data_sources.h"
+#include "trainer/run/held_out.h"
+#include "trainer/run/inference.h"
+#include "trainer/run/resolve.h"
+#include "trainer/run/text_notice.h"
 
 namespace spillway::app {
 namespace {
@@ -34,7 +34,7 @@ i64 sequence_length(const EvaluateConfig& config, const ModelSource& source) {
                                             source.config.positions, T));
 }
 
-// Returns the run folder if the model is a run or one of its checkpoints; else empty.
+// Returns the run folder if the model is a run or one of its checkpoints, and otherwise an empty path.
 fs::path run_of(const fs::path& model) {
   if (fs::is_directory(model / "checkpoints")) return model;
   const fs::path whole = fs::absolute(model).lexically_normal(),
@@ -42,7 +42,7 @@ fs::path run_of(const fs::path& model) {
   return parent.filename() == "checkpoints" ? parent.parent_path() : fs::path();
 }
 
-// Formats the result as JSON. As in metrics.jsonl a number that is not finite is null, with "nonfinite": "nan" or "inf" beside it.
+// Formats the result as JSON. A number that is not finite is null, with "nonfinite": "nan" or "inf" beside it, as in metrics.jsonl.
 std::string json_text(const HeldOutLoss& loss, double perplexity) {
   const auto accuracy = loss.accuracy();
   nlohmann::ordered_json all = {{"loss", loss.mean()}};
@@ -79,7 +79,7 @@ void check_loss_finite(const HeldOutLoss& loss, const EvaluateConfig& config) {
                           loss.mean(), loss.targets, config.model));
 }
 
-// Evaluates rows with choices: how often the right choice is the most likely.
+// Evaluates rows with choices: how often the model gives the right choice the highest likelihood.
 int evaluate_choices(const EvaluateConfig& config, Console& console, const Peers& peers) {
   std::optional<Inference> model;
   ChoiceRows rows;
@@ -97,7 +97,7 @@ int evaluate_choices(const EvaluateConfig& config, Console& console, const Peers
     work.sequence_length = longest_choice(rows.rows);
     work.micro_batch_size = 1;
   });
-  std::vector<i32> facts;  // all that defines the rows; ranks compare its checksum to see whether they read the same rows
+  std::vector<i32> facts;  // everything that defines the rows; ranks compare a checksum of these numbers
   for (const ChoiceRow& row : rows.rows) {
     facts.insert(facts.end(), {static_cast<i32>(row.choices.size()), static_cast<i32>(row.answer)});
     for (const ChoiceTokens& choice : row.choices) {

@@ -1,28 +1,28 @@
-// spillway export: writes the weights of a run or a checkpoint as a Hugging Face folder, an ONNX graph or a GGUF file. The weights are
-// streamed, and equal weights give equal bytes.
+// Implements `spillway export`, which writes the weights of a run or a checkpoint as a Hugging Face
+// folder, an ONNX graph or a GGUF file. The weights are streamed, and equal weights give equal bytes.
 #include <fmt/format.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "app/checkpoints/checkpoint_tensors.h"
-#include "app/checkpoints/generation_ends.h"
-#include "app/checkpoints/model_source.h"
-#include "app/checkpoints/python_line.h"
-#include "app/checkpoints/tokenizer_files.h"
 #include "app/commands/commands.h"
-#include "app/flags/text.h"
-#include "app/node/grant.h"
 #include "base/error.h"
-#include "data/atomic_folder.h"
+#include "data/files/atomic_folder.h"
 #include "models/export/folder.h"
 #include "models/gguf/export_gguf.h"
 #include "models/onnx/export.h"
+#include "trainer/checkpoints/checkpoint_tensors.h"
+#include "trainer/checkpoints/generation_ends.h"
+#include "trainer/checkpoints/model_source.h"
+#include "trainer/checkpoints/python_line.h"
+#include "trainer/checkpoints/tokenizer_files.h"
+#include "trainer/node/grant.h"
+#include "trainer/settings/text.h"
 
 namespace spillway::app {
 namespace {
 
-// Returns the folder with the model's tokenizer: the adapter's, if it has one, else the model's.
+// Returns the folder with the model's tokenizer. This is the adapter's folder if it has a tokenizer, otherwise the model's.
 std::optional<std::filesystem::path> tokenizer_folder(const ModelSource& source) {
   for (const auto& place : {source.adapter, source.folder}) {
     if (place && std::filesystem::exists(*place / "tokenizer.json")) return place;
@@ -40,7 +40,7 @@ models::ExportResult write_gguf(const ModelSource& source, const models::PlainMo
   return {written.tensors, 1};
 }
 
-// Returns the line of code or the command that loads the result.
+// Returns the line of code or the command that loads the exported files.
 std::string loading_line(const models::ModelConfig& config, bool adapter, const ExportConfig& asked) {
   if (asked.format == "gguf") return "in llama.cpp: llama-cli -m " + shell_word((std::filesystem::path(asked.out) / "model.gguf").string());
   const std::string line = python_line(config, adapter, asked.format, asked.out);
@@ -81,7 +81,7 @@ int run_export(const ExportConfig& config, Console& console) {
     if (config.format == "onnx") return models::export_onnx(model, folder.path(), config.dtype);
     return models::export_folder(model, folder.path(), config.dtype, config.max_shard_size_bytes);
   }();
-  if (config.format != "gguf") {  // a GGUF file contains the tokenizer
+  if (config.format != "gguf") {  // a GGUF file contains the tokenizer itself
     for (const auto& [name, text] : model_files(source, tokenizer_folder(source))) folder.write_text(name, text);
   }
   folder.commit();

@@ -8,24 +8,24 @@
 #include <iterator>
 #include <sstream>
 
-#include "app/node/calibration.h"
-#include "app/node/grant.h"
-#include "app/node/launcher.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "device/device_query.h"
 #include "device/peer_probe.h"
-#include "kernels/matmul/gpu_libraries.h"
+#include "kernels/products/gpu_libraries.h"
 #include "offload/scratch_folder.h"
 #include "offload/scratch_path.h"
 #include "parallel/exchange/nccl_exchange.h"
+#include "trainer/node/calibration.h"
+#include "trainer/node/grant.h"
+#include "trainer/node/launcher.h"
 
 namespace spillway::app {
 namespace {
 
-// With less memory than this not even gpt2-tiny and its activations have enough room.
+// kLeastGrantBytes is the least memory with which training is possible: with less, not even gpt2-tiny and its activations fit.
 constexpr i64 kLeastGrantBytes = 256 * kMiB;
-// This is more than io_uring's queues take, which kernels before 5.12 count as locked memory.
+// kQueuesBytes is more than io_uring's queues take. Kernels before 5.12 count the queues as locked memory.
 constexpr i64 kQueuesBytes = 64 * kKiB;
 
 Finding cores(const Host& host) {
@@ -36,7 +36,7 @@ Finding cores(const Host& host) {
   return {Level::green, "cores", text + ")", ""};
 }
 
-// Returns whether the processor lists the feature; empty if it does not tell.
+// Returns whether the processor lists the feature. The result is empty if /proc/cpuinfo does not list any features.
 std::optional<bool> has_feature(const Host& host, const std::string& name) {
   std::istringstream lines(host.read("/proc/cpuinfo").value_or(""));
   for (std::string line; std::getline(lines, line);) {

@@ -1,27 +1,27 @@
-// spillway generate: continues text with a model folder, a run or a checkpoint, under the same budgets and placements as training. The
-// answer to a single prompt is printed while it is generated. The prompts of a file are answered several at a time, with one line of JSON
-// each. The first rank prints.
+// Implements `spillway generate`, which continues text with a model folder, a run or a checkpoint, under the
+// same budgets and placements as training. The answer to a single prompt is printed while it is generated.
+// The prompts of a file are answered several at a time, with one line of JSON each. The first rank prints.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "app/commands/commands.h"
-#include "app/ranks/device_choice.h"
-#include "app/ranks/rank_report.h"
-#include "app/run/prompts.h"
-#include "app/run/run_on_ranks.h"
-#include "app/run/writer.h"
+#include "app/ranks/rank_console.h"
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "models/lora.h"
+#include "trainer/ranks/device_choice.h"
+#include "trainer/ranks/rank_report.h"
+#include "trainer/run/prompts.h"
+#include "trainer/run/writer.h"
 
 namespace spillway::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Formats an answer as a line of JSON. `adapter` names the adapter that answered, if there are several.
+// Formats an answer as a line of JSON. If there are several adapters, `adapter` names the one that answered.
 std::string line_of(const Prompt& prompt, const Answer& answer, const std::string& adapter) {
   Json all = {{"prompt", prompt.text}, {"text", answer.text}, {"tokens", answer.tokens}};
   if (!adapter.empty()) all["adapter"] = adapter;
@@ -35,7 +35,7 @@ PromptFile prompts_of(const GenerateConfig& config, const Writer& writer) {
   return {{{*config.prompt, std::move(tokens)}}, {}};
 }
 
-// Ranks on other nodes may have another file under this name, so they compare checksums of the prompts.
+// Returns a checksum of the prompts. Ranks compare it, because ranks on other nodes may have another file under the same name.
 u32 checksum(const std::vector<Prompt>& prompts) {
   std::vector<i32> all;
   for (const Prompt& prompt : prompts) {
@@ -88,7 +88,8 @@ void generate(const GenerateConfig& config, const std::string& adapter, Console&
   }
 }
 
-// Uses one adapter after the other and loads the model anew for each, since adapters may have different ranks and target layers.
+// Answers the prompts with one adapter after the other. The model is loaded anew for each, since adapters may have different ranks and
+// target layers.
 int generate_with_each(const GenerateConfig& config, Console& console, const Peers& peers) {
   peers.together([&] {
     for (const std::string& folder : config.adapters) models::read_adapter_config(folder);

@@ -1,22 +1,22 @@
-// spillway import: converts weights that other programs wrote to a Hugging Face folder. The weights are streamed, and the folder appears
-// complete or not at all.
+// Implements `spillway import`, which converts weights that other programs wrote to a Hugging
+// Face folder. The weights are streamed, and the folder appears complete or not at all.
 #include <fmt/format.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "app/checkpoints/python_line.h"
 #include "app/commands/commands.h"
-#include "app/node/grant.h"
 #include "base/error.h"
-#include "data/atomic_folder.h"
+#include "data/files/atomic_folder.h"
 #include "models/export/folder.h"
 #include "models/import.h"
+#include "trainer/checkpoints/python_line.h"
+#include "trainer/node/grant.h"
 
 namespace spillway::app {
 namespace {
 
-// Returns what the user must know to use the model and cannot see from the folder.
+// Returns what the user must know to use the imported model and cannot see from its folder.
 std::string import_note(const models::ModelConfig& config) {
   if (!config.reads_images()) return "the folder has no tokenizer: give train and generate the tokenizer.json of GPT-2 with --tokenizer";
   return "here a pixel p becomes (p / 255 - 0.5) / 0.5, but torchvision trained with ImageNet's mean and standard deviation: "

@@ -1,26 +1,28 @@
-// spillway inspect: describes a folder or a file as JSON. The text form is rendered from that JSON, so the two never differ.
+// Implements `spillway inspect`, which describes a folder or a file as JSON. The text form is rendered from that JSON, so the two never
+// differ.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "app/checkpoints/checkpoint.h"
-#include "app/checkpoints/checkpoint_tensors.h"
-#include "app/checkpoints/deepspeed_state.h"
 #include "app/commands/commands.h"
 #include "app/commands/inspect_rows.h"
-#include "app/events/lines_backward.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/printable.h"
 #include "base/units.h"
 #include "data/documents/prepare.h"
-#include "data/folder_checksums.h"
-#include "data/loader.h"
-#include "data/token_format.h"
+#include "data/loader/loader.h"
+#include "data/safetensors/folder_checksums.h"
+#include "data/tokens/token_format.h"
 #include "data/weights/weight_folder.h"
 #include "models/folder_model.h"
+#include "trainer/checkpoints/checkpoint.h"
+#include "trainer/checkpoints/checkpoint_tensors.h"
+#include "trainer/checkpoints/deepspeed_state.h"
+#include "trainer/events/lines_backward.h"
+#include "trainer/settings/option.h"
 
 namespace spillway::app {
 namespace {
@@ -99,7 +101,7 @@ Json describe_tokens(const fs::path& path) {
           {"first_ids", first}};
 }
 
-// Returns the weight files of a folder, one row each.
+// Returns the weight files of a folder as a table with one row for each.
 Json weight_files(const fs::path& folder) {
   std::vector<fs::path> paths;
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -118,7 +120,7 @@ Json weight_files(const fs::path& folder) {
 Json describe_checkpoint(const fs::path& folder) {
   Json about = {{"kind", "checkpoint"}, {"path", folder.string()}};
   about["manifest"] = read_json(folder / "manifest.json");
-  about["manifest"].erase("checksums");  // too many to show: there is one for each block of the files
+  about["manifest"].erase("checksums");  // too many to show, one for each block of the files
   about["checksums"] = has_checksums(folder);
   about["table"] = weight_files(folder);
   return about;
@@ -149,7 +151,7 @@ Json describe_deepspeed(const fs::path& folder) {
   return first;
 }
 
-// Returns the last complete line, since a live run may be writing the next one.
+// Returns the last complete line of a file. A line after it may be incomplete, since a live run may be writing it.
 std::string last_line(const fs::path& path) {
   if (!fs::exists(path)) return "";
   const data::File file = data::File::open(path);
@@ -176,17 +178,17 @@ Json checkpoint_rows(const fs::path& run) {
   return rows;
 }
 
-// Describes a run; what readers look for first comes first.
+// Describes a run, beginning with what readers look for first.
 Json describe_run(const fs::path& folder) {
   Json about = {{"kind", "run"}, {"path", folder.string()}};
   const Json config = fs::exists(folder / "config.json") ? read_json(folder / "config.json") : Json::object();
   const Json last = parse_ordered_json(last_line(folder / "metrics.jsonl"));
-  const auto say = [&](const Json& from, std::initializer_list<const char*> keys) {
-    for (const char* key : keys) {
+  const auto say = [&](const Json& from, const std::vector<std::string>& keys) {
+    for (const std::string& key : keys) {
       if (from.is_object() && from.contains(key)) about[key] = from[key];
     }
   };
-  say(config, {"model", "data", "steps"});
+  say(config, keys_with(Command::train, &Option::shown_by_inspect));
   say(last, {"step", "loss", "tokens_per_s"});
   about["table"] = checkpoint_rows(folder);
   if (last.is_object()) about["last_step"] = last;
@@ -236,7 +238,8 @@ std::string render_table(const Json& table) {
   return text;
 }
 
-// `within` is the key that the object is a member of: under "tier_bytes", for example, all members are bytes.
+// Renders a JSON object as indented text. `within` is the key under which the object is stored: under "tier_bytes", for example, all
+// members are bytes.
 std::string render(const Json& about, const std::string& indent = "", const std::string& within = "") {
   std::string text;
   for (const auto& [key, value] : about.items()) {
@@ -251,7 +254,7 @@ std::string render(const Json& about, const std::string& indent = "", const std:
   return text;
 }
 
-// Returns the checkpoints to verify: the given one, or all of a run.
+// Returns the checkpoints to verify. `path` is a checkpoint itself, or a run, all of whose checkpoints are returned.
 std::vector<fs::path> to_verify(const fs::path& path) {
   if (fs::exists(path / data::kManifestName) || fs::exists(path / kStateName)) return {path};
   const std::vector<fs::path> all = checkpoints(path);

@@ -7,13 +7,13 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "app/node/grant.h"
-#include "app/node/working.h"
-#include "app/run/data_sources.h"
 #include "base/error.h"
 #include "base/printable.h"
-#include "data/token_source.h"
+#include "data/tokens/token_source.h"
 #include "tensor/batch.h"
+#include "trainer/node/grant.h"
+#include "trainer/node/working.h"
+#include "trainer/run/data_sources.h"
 
 namespace spillway::app {
 namespace {
@@ -21,7 +21,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr i64 kShownRows = 3, kLengthWithoutModel = 1024;
-constexpr size_t kMostShownBytes = 3000;  // a longer row is cut when shown
+constexpr size_t kMostShownBytes = 3000;  // a longer row is cut when it is shown
 
 ModelSource model_of(const InspectConfig& config) {
   if (config.model.empty()) {
@@ -45,7 +45,7 @@ i64 sequence_length(const InspectConfig& config, const ModelSource& source) {
 
 double rounded(double share) { return std::round(share * 1e4) / 1e4; }
 
-// Splits a document's tokens into pieces of text that do or do not contribute to the loss.
+// Splits a document's tokens into pieces of text. Each piece as a whole contributes to the loss or does not.
 Json pieces_of(const data::Tokenizer& tokenizer, std::span<const i32> tokens, std::span<const i32> targets) {
   Json pieces = Json::array();
   const auto decoder = tokenizer.stream_decoder();
@@ -63,7 +63,7 @@ Json pieces_of(const data::Tokenizer& tokenizer, std::span<const i32> tokens, st
   return pieces;
 }
 
-// Describes one row. Documents begin at position 0, and so does the padding at the end of the row.
+// Describes one row of packed text. Documents begin at position 0, and so does the padding at the end of the row.
 Json row_of(const data::TextRows& rows, i64 row, i64 T, const data::Tokenizer& tokenizer) {
   std::vector<i32> tokens(static_cast<size_t>(T)), targets(tokens.size()), positions(tokens.size());
   const i64 counted = rows.read(row, tokens, targets, positions).counted;
@@ -96,7 +96,7 @@ Json lengths_of(const data::PreparedFile& file) {
   return {{"min", lengths.front()}, {"median", at(0.5)}, {"90_percent", at(0.9)}, {"max", lengths.back()}};
 }
 
-// Cuts the text to at most `bytes` bytes, between two UTF-8 characters.
+// Cuts the text between two UTF-8 characters, so that at most `bytes` bytes remain.
 std::string shortened(const std::string& text, size_t bytes) {
   if (text.size() <= bytes) return text;
   while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xc0) == 0x80) --bytes;

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "app/flags/cluster.h"
-#include "app/flags/text.h"
 #include "base/units.h"
+#include "trainer/settings/cluster.h"
+#include "trainer/settings/option.h"
+#include "trainer/settings/run_settings.h"
+#include "trainer/settings/text.h"
 
 namespace spillway::app {
 namespace {
@@ -56,40 +59,33 @@ std::string program_text(const parallel::Program& program) {
 }
 
 std::string moved_text(const PlanReport& report) {
-  const parallel::TierBytes moved = report.session.chosen().moved_per_step();
+  const parallel::TierBytes& moved = report.moved;
   std::string text = fmt::format("a step moves: host read {} written {}, nvme read {} written {}", format_bytes(moved.read[1]),
                                  format_bytes(moved.written[1]), format_bytes(moved.read[2]), format_bytes(moved.written[2]));
-  if (report.config.ranks > 1) text += fmt::format(", exchanged between ranks {}", format_bytes(moved.exchanged));
-  if (report.config.pipeline_stages > 1) text += fmt::format(", sent to other stages {}", format_bytes(moved.sent));
+  if (report.ranks > 1) text += fmt::format(", exchanged between ranks {}", format_bytes(moved.exchanged));
+  if (report.pipeline_stages > 1) text += fmt::format(", sent to other stages {}", format_bytes(moved.sent));
   return text;
 }
 
-// Returns the seconds that the planner adds to the time of a step for the bytes that this rank writes to nvme, to spare the drive.
-double write_price_s(const PlanReport& report) {
-  return report.rates.write_price_s(static_cast<double>(report.session.chosen().moved_per_step().written[2]));
-}
-
 std::string pace_text(const PlanReport& report) {
-  const TrainConfig& config = report.config;
   const Pace& pace = report.pace;
-  const bool images = report.session.model().reads_images();
-  std::string text = images ? fmt::format("a step is {} images", config.global_batch())
-                            : fmt::format("a step is {} sequences of {} tokens, {} in all", config.global_batch(), *config.sequence_length,
-                                          pace.tokens_per_step);
+  std::string text = report.reads_images ? fmt::format("a step is {} images", report.global_batch)
+                                         : fmt::format("a step is {} sequences of {} tokens, {} in all", report.global_batch,
+                                                       report.sequence_length, pace.tokens_per_step);
   if (pace.steps) text += fmt::format("; {} steps take {}", *pace.steps, format_duration(pace.step_s * static_cast<double>(*pace.steps)));
   if (pace.wear.bytes_per_step > 0)
     text += fmt::format(
         "\nwritten to nvme: {}; to spare the drive, the planner adds {} to the time of a step when it compares plans, which is {:.0f} % of "
         "the time that the writes take",
-        to_text(pace.wear, config.endurance_bytes), format_duration(write_price_s(report)), 100 * kWritePrice);
+        to_text(pace.wear, report.endurance_bytes), format_duration(report.nvme_write_price_s), 100 * kWritePrice);
   return text;
 }
 
 // Returns the busy share of each lane in the step; idle lanes are left out.
-std::string lanes_text(const StepCost& cost) {
+std::string lanes_text(const PlanReport& report) {
   std::string text;
   for (size_t l = 0; l < parallel::kLanes; ++l) {
-    const double share = cost.share(cost.account.busy_s[l]);
+    const double share = report.lane_shares[l];
     if (share > 0)
       text += fmt::format("{}{} {:.0f} %", text.empty() ? "\n  lanes are busy: " : ", ", to_string(static_cast<parallel::Lane>(l)),
                           100 * share);
@@ -97,10 +93,9 @@ std::string lanes_text(const StepCost& cost) {
   return text;
 }
 
-Json json_of_lanes(const StepCost& cost) {
+Json json_of_lanes(const PlanReport& report) {
   Json shares;
-  for (size_t l = 0; l < parallel::kLanes; ++l)
-    shares[std::string(to_string(static_cast<parallel::Lane>(l)))] = cost.share(cost.account.busy_s[l]);
+  for (size_t l = 0; l < parallel::kLanes; ++l) shares[std::string(to_string(static_cast<parallel::Lane>(l)))] = report.lane_shares[l];
   return shares;
 }
 
@@ -115,7 +110,7 @@ std::string alternatives_text(const std::vector<Alternative>& alternatives) {
   return text;
 }
 
-// Describes the cluster and the rates that its times are predicted with. These are the same for all GPUs: the GPU's name has no influence.
+// Describes the cluster and the rates with which its times are predicted. The rates are equal for all GPUs, whatever the GPU's name.
 std::string cluster_text(const Cluster& c, const Rates& rates) {
   std::string text = fmt::format("for {} node{}, each with {} x {} of {} GPU memory, {} of host memory", c.nodes, c.nodes == 1 ? "" : "s",
                                  c.gpus, c.gpu, format_bytes(c.gpu_bytes), format_bytes(c.host_bytes));
@@ -133,57 +128,85 @@ std::string cluster_text(const Cluster& c, const Rates& rates) {
 
 }  // namespace
 
-std::string plan_json(const PlanReport& report) {
-  const parallel::Plan& plan = report.session.chosen();
-  const parallel::TierBytes moved = plan.moved_per_step();
+PlanReport report_of(const PlanConfig& config, Session& session, Pace pace, std::string command) {
+  const parallel::Plan& plan = session.chosen();
+  const Rates& rates = session.prediction().rates();
+  const StepCost& cost = session.prediction().step(plan.train);
+  PlanReport report;
+  report.rows = plan.rows;
+  report.total_bytes = plan.total;
+  report.budget_bytes = session.budgets().bytes;
+  report.moved = plan.moved_per_step();
+  report.pace = std::move(pace);
+  report.reads_images = session.model().reads_images();
+  report.global_batch = config.global_batch();
+  report.sequence_length = *config.sequence_length;
+  report.endurance_bytes = config.run->endurance_bytes;
+  report.bound_by = cost.account.bound_by();
+  report.computing_share = cost.share(cost.computing_s);
+  for (size_t l = 0; l < parallel::kLanes; ++l) report.lane_shares[l] = cost.share(cost.account.busy_s[l]);
+  report.nvme_write_price_s = rates.write_price_s(static_cast<double>(report.moved.written[2]));
+  report.ranks = plan.scheduling.sharding.ranks * plan.scheduling.pipeline.ranks;
+  report.pipeline_stages = plan.scheduling.pipeline.ranks;
+  report.zero_stage = plan.scheduling.sharding.stage;
+  report.prefetch = plan.scheduling.prefetch;
+  report.recompute = plan.placement.activations.front().recompute;
+  report.instructions = plan.train.head.size() + plan.train.commit.size();
+  report.choices = session.choices();
+  const std::vector<Alternative>& others = session.alternatives();
+  report.alternatives.assign(others.begin(), others.begin() + static_cast<i64>(std::min(others.size(), kMostAlternatives)));
+  report.command = std::move(command);
+  if (config.roofline) report.roofline = make_roofline(plan, session.source().config);
+  report.memory = memory_table(plan, session.budgets());
+  if (config.cluster) report.cluster = cluster_text(parse_cluster(*config.cluster, "--cluster"), rates);
+  if (config.program) report.program = program_text(plan.train);
+  return report;
+}
+
+Json plan_json(const PlanReport& report) {
   const Pace& pace = report.pace;
   Json out;
-  for (const parallel::PlanRow& row : plan.rows) out["rows"].push_back({{"what", row.what}, {"bytes", by_tier(row.bytes)}});
-  out["total_bytes"] = by_tier(plan.total);
-  out["budget_bytes"] = by_tier(report.session.budgets().bytes);
-  out["read_bytes_per_step"] = by_tier(moved.read);
-  out["written_bytes_per_step"] = by_tier(moved.written);
-  out["exchanged_bytes_per_step"] = moved.exchanged;
-  out["sent_bytes_per_step"] = moved.sent;
+  for (const parallel::PlanRow& row : report.rows) out["rows"].push_back({{"what", row.what}, {"bytes", by_tier(row.bytes)}});
+  out["total_bytes"] = by_tier(report.total_bytes);
+  out["budget_bytes"] = by_tier(report.budget_bytes);
+  out["read_bytes_per_step"] = by_tier(report.moved.read);
+  out["written_bytes_per_step"] = by_tier(report.moved.written);
+  out["exchanged_bytes_per_step"] = report.moved.exchanged;
+  out["sent_bytes_per_step"] = report.moved.sent;
   out["tokens_per_step"] = pace.tokens_per_step;
   out["predicted_step_s"] = pace.step_s;
-  out["computing_share"] = report.cost.share(report.cost.computing_s);
-  out["lane_shares"] = json_of_lanes(report.cost);
+  out["computing_share"] = report.computing_share;
+  out["lane_shares"] = json_of_lanes(report);
   out["steps"] = or_null(pace.steps);
   out["nvme_written_per_day"] = pace.wear.bytes_per_day;
   out["days_to_endurance"] = or_null(pace.wear.days);
-  out["nvme_write_price_s"] = write_price_s(report);
-  out["ranks"] = plan.scheduling.sharding.ranks * plan.scheduling.pipeline.ranks;
-  out["pipeline_stages"] = plan.scheduling.pipeline.ranks;
-  out["zero_stage"] = plan.scheduling.sharding.stage;
-  out["prefetch"] = plan.scheduling.prefetch;
-  out["recompute"] = plan.placement.activations.front().recompute;
-  out["instructions"] = plan.train.head.size() + plan.train.commit.size();
+  out["nvme_write_price_s"] = report.nvme_write_price_s;
+  out["ranks"] = report.ranks;
+  out["pipeline_stages"] = report.pipeline_stages;
+  out["zero_stage"] = report.zero_stage;
+  out["prefetch"] = report.prefetch;
+  out["recompute"] = report.recompute;
+  out["instructions"] = report.instructions;
   out["alternatives"] = json_of(report.alternatives);
   out["command"] = report.command;
   if (report.roofline) out["roofline"] = json_of(*report.roofline);
-  return out.dump(2, ' ', false, Json::error_handler_t::replace);
+  return out;
 }
 
 std::string plan_text(const PlanReport& report) {
-  const Session& session = report.session;
-  std::string text = "it fits:\n" + memory_table(session.chosen(), session.budgets());
-  if (report.config.cluster) text += cluster_text(parse_cluster(*report.config.cluster, "--cluster"), report.rates);
-  text += moved_text(report) + "\n" + pace_text(report);
-  for (const std::string& line : session.choices()) text += "\n  " + line;
-  text += lanes_text(report.cost) + alternatives_text(report.alternatives);
+  std::string text = "it fits:\n" + report.memory + report.cluster + moved_text(report) + "\n" + pace_text(report);
+  for (const std::string& line : report.choices) text += "\n  " + line;
+  text += lanes_text(report) + alternatives_text(report.alternatives);
   text += "\nto train like this:\n  " + report.command;
   if (report.roofline) text += "\n" + to_text(*report.roofline);
-  if (report.config.program) text += "\n" + program_text(session.chosen().train);
+  if (!report.program.empty()) text += "\n" + report.program;
   return text;
 }
 
 std::vector<std::string> pace_lines(const PlanReport& report) {
-  const StepCost& cost = report.cost;
-  std::vector<std::string> lines = {pace_text(report), moved_text(report)};
-  lines.push_back(fmt::format("predicted: {} a step, bound by {}; computing takes {:.0f} % of the step", format_duration(cost.seconds),
-                              to_string(cost.account.bound_by()), 100 * cost.share(cost.computing_s)));
-  return lines;
+  return {pace_text(report), moved_text(report),
+          fmt::format("predicted: {} a step, bound by {}; computing takes {:.0f} % of the step", format_duration(report.pace.step_s),
+                      to_string(report.bound_by), 100 * report.computing_share)};
 }
 
 std::string train_command(const PlanConfig& given, bool on_nvme) {
@@ -193,7 +216,8 @@ std::string train_command(const PlanConfig& given, bool on_nvme) {
     if (c.nodes > 1) text = fmt::format("srun --nodes={} --ntasks-per-node={} {}", c.nodes, c.gpus, text);
   }
   for (const std::string& word : given.train_words) {
-    if (word != "--json" && word != "--quiet") text += " " + shell_word(word);
+    const Option* flag = word.starts_with("--") ? find_option(Command::train, word.substr(2)) : nullptr;
+    if (flag == nullptr || !flag->only_prints) text += " " + shell_word(word);
   }
   if (given.ranks > 1 && text.starts_with("spillway")) text += fmt::format(" --ranks {}", given.ranks);
   if (given.cluster && on_nvme) text += " --nvme PATH";

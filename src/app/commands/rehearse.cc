@@ -1,7 +1,7 @@
-// spillway train --rehearse: shows within minutes what would fail after hours. It starts the program itself with the given flags. One run
-// trains and saves, is killed, and resumes to its end, with validation, samples and histograms if the run has them. A second run takes as
-// many steps without a kill, and saves when asked to stop. A rehearsal takes at least three steps: the first two warm up, so only the third
-// one's time is typical of the run.
+// Implements `spillway train --rehearse`, which shows within minutes what would fail after hours. It starts the program
+// itself with the given flags. One run trains and saves, is killed, and resumes to its end, with validation, samples and
+// histograms if the run has them. A second run takes as many steps without a kill, and saves when asked to stop. A
+// rehearsal takes at least three steps: the first two are a warm-up, so only the third one's time is typical of the run.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,14 +10,16 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "app/checkpoints/checkpoint.h"
 #include "app/commands/commands.h"
 #include "app/commands/rehearse_folder.h"
 #include "app/commands/rehearse_report.h"
-#include "app/node/signals.h"
-#include "app/node/working.h"
+#include "app/console/signals.h"
 #include "base/error.h"
 #include "base/units.h"
+#include "trainer/checkpoints/checkpoint.h"
+#include "trainer/node/stop.h"
+#include "trainer/node/working.h"
+#include "trainer/settings/run_settings.h"
 
 namespace spillway::app {
 namespace {
@@ -28,7 +30,7 @@ using Words = std::vector<std::string>;
 
 constexpr i64 kLeastSteps = 3;
 constexpr i64 kSampledTokens = 128;      // tokens per sample, as in the trainer
-constexpr double kLongestSample_s = 60;  // longer samples are left out, and the report says so
+constexpr double kLongestSample_s = 60;  // longer samples are not rehearsed, which the report mentions
 constexpr int kSaved = 75;
 
 i64 bytes_of(const fs::path& folder) {
@@ -59,11 +61,11 @@ class Rehearsal {
   fs::path killed() const { return folder_ / kKilledRun; }
   i64 steps(const fs::path& run) const { return static_cast<i64>(rows_of(run).size()); }
 
-  // Returns the flags of a run that keeps as many checkpoints as the real run still has to make room for.
+  // Returns the flags of a rehearsal's run. It keeps as many checkpoints as the real run still needs disk space for.
   Words words(const fs::path& out, const char* every) const {
     Words all = config_.rehearsal_words;
     all.insert(all.end(), {"--out=" + out.string(), std::string("--checkpoint-every=") + every,
-                           fmt::format("--keep={}", std::max<i64>(1, config_.keep - kept_))});
+                           fmt::format("--keep={}", std::max<i64>(1, config_.run->keep - kept_))});
     if (holds_out()) all.push_back("--validation-steps=1");
     return all;
   }
@@ -75,22 +77,22 @@ class Rehearsal {
   }
   bool holds_out() const { return !config_.validation_data.empty() || config_.validation_fraction > 0; }
 
-  // Returns the flags of a run that ends at step `last` and keeps its learning-rate curve. If --steps would change the warm-up, the run
-  // cannot end there; it is asked to stop instead.
+  // Returns the flags of a run that ends at step `last` and keeps its learning-rate curve. If a
+  // different --steps would change the warm-up, the run cannot end there and is asked to stop instead.
   Words last_words(i64 last) {
     const bool other_warmup = config_.warmup_steps == default_warmup_steps(config_.lr_schedule, last);
     Words all = other_warmup ? own_words(killed(), "100000") : words(killed(), "100000");
     if (!other_warmup) all.insert(all.end(), {fmt::format("--steps={}", last), "--keep-schedule"});
     if (holds_out()) all.push_back(fmt::format("--validate-every={}", last));
-    if (config_.sample_every > 0 && samples_soon_enough()) {
+    if (config_.run->sample_every > 0 && samples_soon_enough()) {
       all.push_back(fmt::format("--sample-every={}", last));
-      if (!config_.prompt.empty()) all.push_back("--prompt=" + config_.prompt);
+      if (!config_.run->prompt.empty()) all.push_back("--prompt=" + config_.run->prompt);
     }
-    if (config_.histograms_every > 0) all.push_back(fmt::format("--histograms-every={}", last));
+    if (config_.run->histograms_every > 0) all.push_back(fmt::format("--histograms-every={}", last));
     return all;
   }
 
-  // Returns whether generating a sample takes little enough time to be rehearsed. Each token needs a forward pass, about a third of a step.
+  // Returns whether a sample takes little enough time to be rehearsed. Each of its tokens needs a forward pass, about a third of a step.
   bool samples_soon_enough() {
     const double sample_s = rows_of(killed()).back().value("step_ms", 0.0) / 1e3 / 3 * kSampledTokens;
     if (sample_s <= kLongestSample_s) return true;
@@ -106,7 +108,7 @@ class Rehearsal {
     working_.emplace(console_, "rehearsal: " + what, console_.terminal() ? seconds(1) : seconds(5));
   }
 
-  // Throws the error that a run ended with, in its own words and with its status.
+  // Throws the error with which a run ended, in the run's own words and with its status.
   [[noreturn]] void failed(const RehearsedRun& run, int status, const std::string& expected) const {
     const ErrorCode code = status == 0 || status == kSaved ? ErrorCode::io : static_cast<ErrorCode>(status);
     const bool beside = code == ErrorCode::refused && kept_ > 0;
@@ -123,12 +125,12 @@ class Rehearsal {
     RehearsedRun run(own_words(killed(), "1"), folder_ / "killed");
     if (!run.runs_until([&] { return steps(killed()) > 0; }) && run.end() != 0) failed(run, run.end(), "the run to take a step");
     phase("a save during training, then kill -9");
-    bool late = false, saved = false;  // `late` is tested first: by the third step the first step's save is over
+    bool late = false, saved = false;  // `late` is tested first, because by the third step the first step's save is over
     const auto shown = [&] {
       return late = steps(killed()) >= kLeastSteps, saved = saved || !checkpoints(killed()).empty(), late || saved;
     };
     const bool runs = run.runs_until(shown);
-    check_finite(rows_of(killed()), norms_may_overflow());  // first, since with other numbers no checkpoint is saved
+    check_finite(rows_of(killed()), norms_may_overflow());  // tested first, since a run with other numbers saves no checkpoint
     if (runs && !saved) no_save_on_the_way(run);
     const int status = runs ? run.kill() : run.end();
     if (!runs && status != 0) failed(run, status, "a checkpoint while the run trains");
@@ -136,13 +138,13 @@ class Rehearsal {
     check_finite(rows_of(killed()), norms_may_overflow());
   }
 
-  // The second save waits for the first. If the first one failed, the run itself only warns until it ends.
+  // Stops the run and throws. The second save waits for the first; if the first one failed, the run itself only warns until it ends.
   [[noreturn]] void no_save_on_the_way(RehearsedRun& run) const {
     run.send(SIGTERM);
     failed(run, run.end(), fmt::format("a checkpoint by step {}", kLeastSteps));
   }
 
-  // Waits until the run has taken `last` steps, then asks it to save and exit, unless it has ended by itself.
+  // Waits until the run has taken `last` steps, then asks the run to save and exit, unless it has ended by itself.
   void run_to(RehearsedRun& run, i64 last, const fs::path& folder) {
     const bool runs = run.runs_until([&] { return steps(folder) >= last; });
     if (steps(folder) >= last) phase(phase_ + ", and a save");
@@ -162,7 +164,7 @@ class Rehearsal {
     if (rows_of(killed()).back().value("began_at_step", i64{0}) == 0) failed(run, 0, "the run to resume where it was killed");
     figures_.summary = run.result().dump(-1, ' ', false, Json::error_handler_t::replace);
     std::error_code none;
-    fs::remove_all(killed() / "checkpoints", none);  // the next run may need the room
+    fs::remove_all(killed() / "checkpoints", none);  // the next run may need the disk space
   }
 
   void take_steps() {
@@ -187,7 +189,7 @@ class Rehearsal {
   const TrainConfig& config_;
   Console& console_;
   const fs::path folder_;
-  const i64 kept_;  // checkpoints of the real run
+  const i64 kept_;  // number of the real run's checkpoints
   std::string phase_;
   std::optional<Working> working_;
   RehearsalFigures figures_;
@@ -206,7 +208,7 @@ int interrupted(RehearsalFolder& folder, Console& console) {
 int run_rehearsal(const TrainConfig& config, Console& console) {
   install_stop_handlers();
   RehearsalFolder folder(config);
-  const std::string begin = console.terminal() ? "\n" : "";  // begin below a progress line
+  const std::string begin = console.terminal() ? "\n" : "";  // begins a new line below a progress line
   set_stop_answers(begin + "stopping the rehearsal and removing its files; press Ctrl-C again to exit at once",
                    begin + "exited at once; the next rehearsal removes " + folder.path().string());
   if (!checkpoints(config.out).empty()) console.log("rehearses a new run; the run in " + config.out + " is not changed");

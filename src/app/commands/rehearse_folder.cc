@@ -12,11 +12,11 @@
 #include <sstream>
 #include <thread>
 
-#include "app/node/host.h"
-#include "app/node/scratch_id.h"
-#include "app/ranks/peers.h"
-#include "app/run/run_folder.h"
 #include "base/error.h"
+#include "trainer/node/host.h"
+#include "trainer/node/scratch_id.h"
+#include "trainer/ranks/peers.h"
+#include "trainer/run/run_folder.h"
 
 namespace spillway::app {
 namespace {
@@ -31,8 +31,8 @@ bool on_another_filesystem(const fs::path& folder) {
   return ::stat(folder.c_str(), &here) == 0 && ::stat((folder / "..").c_str(), &above) == 0 && here.st_dev != above.st_dev;
 }
 
-// Returns the rehearsal's folder, which lies next to the run folder (symlinks resolved). It lies inside if the parent is another filesystem
-// or not writable.
+// Returns the rehearsal's folder. It lies beside the run folder (with symlinks resolved),
+// or inside it if the parent folder is on another filesystem or cannot be written to.
 fs::path place_of(const std::string& out) {
   if (out.empty()) return "runs/rehearsal";
   fs::path folder = fs::path(out).lexically_normal();
@@ -61,7 +61,7 @@ std::vector<std::string> marked(const std::string& text, const std::string& mark
   return found;
 }
 
-// Waits until the run of a dead rehearsal has ended. It dies with the rehearsal, but that may take a while.
+// Waits until the run of a dead rehearsal has ended. Such a run dies with its rehearsal, but that may take a while.
 void await_end_of(const fs::path& run) {
   constexpr int kPauses = 100;
   for (int pauses = 0;; ++pauses) {
@@ -138,7 +138,7 @@ void RehearsalFolder::write_down() {
     throw Error(ErrorCode::io, fmt::format("[rehearse] cannot write in {}: {}", path_.string(), std::strerror(errno)));
 }
 
-// Returns what could not be removed.
+// Removes what the rehearsal's runs left on the scratch paths. Returns what could not be removed.
 std::string RehearsalFolder::reclaim_scratch() const {
   std::string left;
   for (const std::string& path : scratch_) {
@@ -159,7 +159,7 @@ std::string RehearsalFolder::clear() {
   std::error_code error;
   fs::remove_all(path_, error);
   if (error) left += fmt::format(" {} ({})", path_.string(), error.message());
-  for (auto folder = made_.rbegin(); folder != made_.rend(); ++folder) ::rmdir(folder->c_str());  // removes only empty folders
+  for (auto folder = made_.rbegin(); folder != made_.rend(); ++folder) ::rmdir(folder->c_str());  // rmdir() removes only empty folders
   return left;
 }
 

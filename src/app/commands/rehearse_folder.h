@@ -1,24 +1,25 @@
-// Manages the folder in which a rehearsal works. It lies beside the run's folder on the same filesystem, and is removed afterwards together
-// with everything that the rehearsal's runs left on the scratch paths. A file in the folder is locked while the rehearsal lives, and lists
-// what has to be removed. With this list the next rehearsal cleans up after one that was killed. For use by one thread.
+// Manages the folder in which a rehearsal works. The folder lies beside the run's folder on the same filesystem, and is removed afterwards
+// together with everything that the rehearsal's runs left on the scratch paths. A file in the folder is locked while the rehearsal lives,
+// and lists what has to be removed. With this list the next rehearsal cleans up after one that was killed. For use by one thread.
 #pragma once
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "app/flags/config.h"
+#include "app/names/names.h"
 #include "base/file_lock.h"
+#include "trainer/settings/config.h"
 
 namespace spillway::app {
 
-/// Names of the folders of a rehearsal's two runs: the one that is killed and the one that is not.
+/// These are the names of the folders of a rehearsal's two runs: the one that is killed and the one that is not.
 inline constexpr const char *kKilledRun = "killed", *kStraightRun = "straight";
 
 class RehearsalFolder {
  public:
-  /// Creates the folder for the run with this --out and these scratch paths. Throws Error(usage) if another rehearsal works there, if
-  /// something foreign is there, or if --out could not be created.
+  /// Creates the folder for the run with this --out and these scratch paths. Throws Error(usage) if another
+  /// rehearsal uses the folder, if the folder holds files that no rehearsal made, or if --out could not be created.
   explicit RehearsalFolder(const TrainConfig& config);
   /// Calls clear().
   ~RehearsalFolder();
@@ -26,8 +27,8 @@ class RehearsalFolder {
   RehearsalFolder& operator=(const RehearsalFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  /// Removes the folder, what its runs left on the scratch paths, and the parent folders that were made for it. None of its runs may be
-  /// alive. Returns what could not be removed; empty means that nothing is left.
+  /// Removes the folder, what its runs left on the scratch paths, and the parent folders that were made for it.
+  /// None of the runs may be alive. Returns what could not be removed, or an empty text if everything was removed.
   std::string clear();
 
  private:
@@ -37,7 +38,7 @@ class RehearsalFolder {
   std::string reclaim_scratch() const;
 
   std::filesystem::path path_;
-  std::vector<std::string> scratch_;  // absolute paths
+  std::vector<std::string> scratch_;  // absolute scratch paths of the rehearsal
   std::vector<std::string> made_;     // folders that were created, outermost first
   int descriptor_ = -1;               // descriptor of the lock file
   std::optional<FileLock> lock_;

@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kShown = 0.005;  // smaller differences, as a share of the plan's figure, are not shown
+constexpr double kShown = 0.005;  // smaller differences from the plan, as a share of its figure, are not shown
 
 double number(const Json& of, const char* key) {
   const Json value = of.value(key, Json());

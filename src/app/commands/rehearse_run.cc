@@ -6,9 +6,9 @@
 #include <sstream>
 #include <thread>
 
-#include "app/node/host.h"
-#include "app/node/signals.h"
 #include "base/json.h"
+#include "trainer/node/host.h"
+#include "trainer/node/stop.h"
 
 namespace spillway::app {
 namespace {

@@ -1,4 +1,4 @@
-// spillway report: writes one page about one or several runs, from their folders alone.
+// Implements `spillway report`, which writes one page about one or several runs, from their folders alone.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>

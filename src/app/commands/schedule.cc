@@ -1,4 +1,4 @@
-// spillway schedule: makes or reads a pipeline schedule, then checks, times, prints, draws and writes it.
+// Implements `spillway schedule`, which makes or reads a pipeline schedule, and checks, times, prints, draws and writes it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,14 +6,14 @@
 #include <filesystem>
 
 #include "app/commands/commands.h"
-#include "app/flags/schedule_names.h"
-#include "app/flags/suggest.h"
-#include "app/flags/text.h"
 #include "app/report/schedule_report.h"
 #include "base/error.h"
-#include "data/beside.h"
+#include "data/files/beside.h"
 #include "parallel/schedule/schedule_csv.h"
 #include "parallel/schedule/schedule_generate.h"
+#include "trainer/settings/schedule_names.h"
+#include "trainer/settings/suggest.h"
+#include "trainer/settings/text.h"
 
 namespace spillway::app {
 namespace {
@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using parallel::Schedule;
 
-// Reads a schedule file, which contains its own sizes. Size flags given with it must match them.
+// Reads a schedule file, which contains its own sizes. Size flags that are given too must match them.
 Schedule read(const ScheduleConfig& config) {
   Schedule schedule = parallel::read_schedule_csv(config.pipeline_schedule);
   const std::tuple<const char*, std::optional<i64>, i64> promises[] = {

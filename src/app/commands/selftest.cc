@@ -11,18 +11,19 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "app/checkpoints/checkpoint.h"
 #include "app/commands/commands.h"
 #include "app/commands/selftest_cells.h"
-#include "app/node/own_program.h"
-#include "app/node/signals.h"
-#include "app/ranks/device_choice.h"
+#include "app/console/signals.h"
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/random.h"
 #include "models/lora.h"
 #include "optim/isa.h"
+#include "trainer/checkpoints/checkpoint.h"
+#include "trainer/node/own_program.h"
+#include "trainer/node/stop.h"
+#include "trainer/ranks/device_choice.h"
 
 namespace spillway::app {
 namespace {

@@ -21,7 +21,7 @@ Flags ranks(int count, int stage, Flags flags) {
   return flags;
 }
 
-// A kind of model and data that is tried with fewer placements.
+// OtherKind is a kind of model and data that is tried with fewer placements.
 struct OtherKind {
   std::string name;
   Flags flags;

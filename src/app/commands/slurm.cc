@@ -1,6 +1,6 @@
-// spillway slurm: prints a job script for sbatch that runs the same training. The script names no port or host: the ranks find each other
-// through srun. When a job's time is nearly up, Slurm sends it the signal USR1. The job then saves a checkpoint, exits with 75, and is
-// queued again.
+// Implements `spillway slurm`, which prints a job script for sbatch that runs the same training. The script
+// names no port or host: the ranks find each other through srun. When a job's time is nearly over, Slurm
+// sends the job the signal USR1. The job then saves a checkpoint, exits with 75, and is queued again.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -12,8 +12,8 @@
 #include <sstream>
 
 #include "app/commands/commands.h"
-#include "app/flags/text.h"
-#include "app/node/own_program.h"
+#include "trainer/node/own_program.h"
+#include "trainer/settings/text.h"
 
 namespace spillway::app {
 namespace {
@@ -36,8 +36,8 @@ std::string quoted(const std::string& word) {
   return text + "\"";
 }
 
-// Returns the cores per node of the partition `wanted`, or of the default one; the smallest number if its nodes differ. Empty if Slurm does
-// not tell or is not on this machine.
+// Returns the cores per node of the partition `wanted`, or of the default partition if `wanted` is empty. If the partition's
+// nodes differ, the smallest number is returned. The result is empty if Slurm does not answer or is not on this machine.
 std::optional<i64> cores_of_partition(const std::string& wanted) {
   std::FILE* told = ::popen("timeout 5 sinfo -h -o '%P %c' 2>/dev/null", "r");
   if (!told) return {};
@@ -56,7 +56,7 @@ std::optional<i64> cores_of_partition(const std::string& wanted) {
   return least;
 }
 
-// Returns the cores of one rank; a remainder of the node's cores stays unused.
+// Returns the cores of one rank. A remainder of the node's cores stays unused.
 std::optional<i64> cores_each(const SlurmConfig& config) {
   if (config.threads) return config.threads;
   const std::optional<i64> cores = cores_of_partition(config.partition);

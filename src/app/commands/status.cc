@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/commands/commands.h"
-#include "app/run/run_status.h"
+#include "app/commands/status_report.h"
 #include "base/units.h"
 
 namespace spillway::app {
@@ -32,7 +32,16 @@ std::string pace(const RunStatus& s) {
   return text + "\n";
 }
 
-std::string to_text(const RunStatus& s) {
+Json tiers(const RunStatus::ByTier& bytes) { return {{"device", bytes[0]}, {"host", bytes[1]}, {"nvme", bytes[2]}}; }
+
+template <class T>
+Json maybe(const std::optional<T>& value) {
+  return value ? Json(*value) : Json();
+}
+
+}  // namespace
+
+std::string status_text(const RunStatus& s) {
   std::string text = first_line(s);
   if (s.loss)
     text += fmt::format("  loss: {:.4f}{}\n", *s.loss, s.validation_loss ? fmt::format(", validation {:.4f}", *s.validation_loss) : "");
@@ -47,14 +56,7 @@ std::string to_text(const RunStatus& s) {
                               : "  last durable checkpoint: none\n");
 }
 
-Json tiers(const RunStatus::ByTier& bytes) { return {{"device", bytes[0]}, {"host", bytes[1]}, {"nvme", bytes[2]}}; }
-
-template <class T>
-Json maybe(const std::optional<T>& value) {
-  return value ? Json(*value) : Json();
-}
-
-Json to_json(const RunStatus& s) {
+Json status_json(const RunStatus& s) {
   Json all = {
       {"state", to_string(s.state)}, {"owner", s.owner.empty() ? Json() : Json(s.owner)}, {"step", s.step}, {"steps", maybe(s.steps)}};
   all["ranks"] = s.ranks;
@@ -77,11 +79,10 @@ Json to_json(const RunStatus& s) {
   return all;
 }
 
-}  // namespace
-
 int run_status(const StatusConfig& config, Console& console) {
   const RunStatus status = read_run_status(config.run);
-  console.result([&] { return to_json(status).dump(2, ' ', false, Json::error_handler_t::replace); }, [&] { return to_text(status); });
+  console.result([&] { return status_json(status).dump(2, ' ', false, Json::error_handler_t::replace); },
+                 [&] { return status_text(status); });
   return 0;
 }
 

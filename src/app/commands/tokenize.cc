@@ -4,18 +4,18 @@
 #include <filesystem>
 
 #include "app/commands/commands.h"
-#include "app/node/grant.h"
-#include "app/node/working.h"
-#include "app/run/data_sources.h"
-#include "app/run/text_notice.h"
 #include "base/error.h"
 #include "base/units.h"
-#include "data/atomic_folder.h"
 #include "data/documents/line_reader.h"
-#include "data/loader.h"
-#include "data/token_file.h"
+#include "data/files/atomic_folder.h"
+#include "data/loader/loader.h"
 #include "data/tokenizer/byte_tokenizer.h"
-#include "data/tokenizer/train_bpe.h"
+#include "data/tokenizer/hugging_face/train_bpe.h"
+#include "data/tokens/token_file.h"
+#include "trainer/node/grant.h"
+#include "trainer/node/working.h"
+#include "trainer/run/data_sources.h"
+#include "trainer/run/text_notice.h"
 
 namespace spillway::app {
 namespace {
@@ -72,7 +72,7 @@ int encode_bytes(const TokenizeConfig& config, Console& console) {
   return tell_written(writer, config, console);
 }
 
-// Tokenizes text files one after the other. Each gets the tokenizer's tokens around a text, and an end-of-text token.
+// Tokenizes text files one after the other. Around each text the tokenizer's special tokens are added, and after it an end-of-text token.
 int encode(const TokenizeConfig& config, Console& console) {
   check_out(config);
   if (config.tokenizer == "bytes") return encode_bytes(config, console);
@@ -107,7 +107,7 @@ int decode(const TokenizeConfig& config, Console& console) {
   return 0;
 }
 
-// Trains a vocabulary. Each line is one text, so that no word extends past the end of a line.
+// Trains a vocabulary. Each line counts as one text, so that no word extends past the end of a line.
 int train_vocabulary(const TokenizeConfig& config, Console& console) {
   data::AtomicFolder folder(config.out, data::Existing::refuse);
   size_t at = 0;

@@ -1,5 +1,5 @@
-// spillway top: shows a live run, from its folder alone. On a terminal it redraws a screen, otherwise it prints a line each time. It ends
-// with the run, or at q or Ctrl-C.
+// Implements `spillway top`, which shows a live run, from its folder alone. On a terminal the screen
+// is redrawn; elsewhere a line is printed each time. The command ends with the run, or at q or Ctrl-C.
 #include <fmt/format.h>
 #include <poll.h>
 #include <termios.h>
@@ -9,16 +9,17 @@
 #include <nlohmann/json.hpp>
 
 #include "app/commands/commands.h"
-#include "app/node/signals.h"
+#include "app/console/signals.h"
 #include "app/report/top_view.h"
 #include "base/printable.h"
+#include "trainer/node/stop.h"
 
 namespace spillway::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-// While this object lives, keys are read one by one and not echoed. If stdin is no terminal there are no keys.
+// While a Keys object lives, keys are read one by one and not echoed. If stdin is not a terminal, no keys are read.
 class Keys {
  public:
   Keys() : raw_(isatty(STDIN_FILENO) != 0 && tcgetattr(STDIN_FILENO, &before_) == 0) {
@@ -42,7 +43,7 @@ class Keys {
       if (left <= 0) return false;
       pollfd in{STDIN_FILENO, POLLIN, 0};
       char key = 0;
-      // A signal ends the wait; one that came just before it is noticed at the latest 200 ms later.
+      // A signal ends the wait. A signal that arrives just before poll() is noticed at the latest 200 ms later.
       if (::poll(&in, raw_ ? 1 : 0, static_cast<int>(std::min<long long>(left, 200))) > 0 &&
           (::read(STDIN_FILENO, &key, 1) < 1 || key == 'q'))
         return true;
@@ -55,7 +56,7 @@ class Keys {
   bool raw_ = false;
 };
 
-// Draws a screen over the previous one.
+// Screen draws each screen over the previous one.
 class Screen {
  public:
   explicit Screen(Console& console) : console_(console) {}

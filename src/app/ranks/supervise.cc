@@ -15,14 +15,14 @@
 #include <optional>
 #include <utility>
 
-#include "app/node/cgroup.h"
-#include "app/node/log_line.h"
-#include "app/node/own_program.h"
-#include "app/node/signals.h"
-#include "app/ranks/peers.h"
-#include "app/ranks/rank_report.h"
+#include "app/console/signals.h"
 #include "base/units.h"
 #include "parallel/sockets/secret.h"
+#include "trainer/node/cgroup.h"
+#include "trainer/node/log_line.h"
+#include "trainer/node/own_program.h"
+#include "trainer/ranks/peers.h"
+#include "trainer/ranks/rank_report.h"
 
 namespace spillway::app {
 namespace {
@@ -38,18 +38,18 @@ std::string signal_name(int signal) {
   return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("signal {} (SIG{})", signal, name);
 }
 
-// As long as this object lives, blocks the signals that the supervisor receives with wait() and not with a handler.
+// As long as a BlockedSignals object lives, it blocks the signals that the supervisor receives with wait() instead of a handler.
 class BlockedSignals {
  public:
   BlockedSignals() {
-    signal(SIGCHLD, SIG_DFL);  // our parent may have set it to SIG_IGN, with which no child could be waited for
+    signal(SIGCHLD, SIG_DFL);  // the parent may have set SIG_IGN, with which no child could be waited for
     sigemptyset(&set_);
     for (const int one : {SIGCHLD, SIGTERM, SIGINT, SIGUSR1, SIGUSR2}) sigaddset(&set_, one);
     sigprocmask(SIG_BLOCK, &set_, &before_);
   }
   ~BlockedSignals() { restore(); }
   void restore() const { sigprocmask(SIG_SETMASK, &before_, nullptr); }
-  /// Waits for one of the signals for at most `time` and returns its number; 0 if none arrived.
+  /// Waits for one of the blocked signals for at most `time` and returns its number. Returns 0 if none arrived.
   int wait(Clock::duration time) const {
     const auto ns = std::max<i64>(std::chrono::duration_cast<std::chrono::nanoseconds>(time).count(), 0);
     const timespec limit{ns / 1'000'000'000, ns % 1'000'000'000};
@@ -85,9 +85,9 @@ class Supervisor {
   struct Rank {
     pid_t process = -1;
     bool ended = false, killed_here = false;
-    int status = 0;     // exit status in the form that waitpid() returns
-    int order = 0;      // 1 for the rank that ended first, 2 for the next, ...; 0 while it runs
-    bool hung = false;  // it was stopped (SIGSTOP) and did not continue in time
+    int status = 0;     // exit status of the rank, in the form that waitpid() returns
+    int order = 0;      // 1 for the rank that ended first, 2 for the next, ...; 0 while the rank runs
+    bool hung = false;  // true if the rank was stopped (SIGSTOP) and did not continue in time
     std::optional<Clock::time_point> stopped_since;
 
     bool by_signal() const { return ended && WIFSIGNALED(status); }
@@ -111,7 +111,7 @@ class Supervisor {
     }
   }
 
-  // Called in the child process: executes this program there as rank `rank`. The child is killed if the supervisor dies.
+  // Runs in the child process and executes this program as rank `rank`. The child is killed if the supervisor dies.
   [[noreturn]] void become(int rank) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != supervisor_) _exit(1);  // the supervisor died before prctl() took effect
@@ -135,8 +135,8 @@ class Supervisor {
     _exit(static_cast<int>(ErrorCode::io));
   }
 
-  // Forwards a signal to the ranks. A terminal's Ctrl-C reaches the ranks directly too, so hand_signal_on() forwards SIGINT as another
-  // signal, which a rank does not count as a second Ctrl-C.
+  // Forwards a signal to the ranks. A terminal's Ctrl-C reaches the ranks directly as well. hand_signal_on()
+  // therefore forwards SIGINT as another signal, so that no rank counts it as a second Ctrl-C.
   void hand_on(int signal) {
     if (signal == 0 || signal == SIGCHLD) return;
     if (signal == SIGINT && handed_on_ == SIGINT) leave();
@@ -162,7 +162,7 @@ class Supervisor {
     }
   }
 
-  // Warns that a rank was stopped. Only SIGSTOP counts: a terminal's Ctrl-Z (SIGTSTP) stops the supervisor and all ranks alike.
+  // Warns that a rank was stopped. Only SIGSTOP counts, because a terminal's Ctrl-Z (SIGTSTP) stops the supervisor and all ranks alike.
   void stopped(Rank& one, int signal) {
     if (signal != SIGSTOP || one.stopped_since) return;
     one.stopped_since = Clock::now();
@@ -178,8 +178,8 @@ class Supervisor {
     if (!one.is_well() && !kill_at_) kill_at_ = Clock::now() + seconds(given_.grace_s);
   }
 
-  // Called when a rank timed out while it waited for another rank. That wait may have begun before the supervisor saw the other rank stop,
-  // so every rank that is stopped now counts as hung.
+  // Called when a rank timed out while it waited for another rank. The wait may have begun before the
+  // supervisor saw the other rank stop, so every rank that is stopped at this moment counts as hung.
   void blame_who_is_stopped() {
     for (Rank& one : ranks_) one.hung |= one.stopped_since.has_value();
   }
@@ -204,17 +204,17 @@ class Supervisor {
     if (kill_at_) kill_those_who_wait();
   }
 
-  // Handles the second Ctrl-C: kills all ranks. On a terminal the ranks received the Ctrl-C too and would print this message themselves,
-  // but they may die before they print it.
+  // Handles the second Ctrl-C: kills all ranks. On a terminal the ranks receive the Ctrl-C too and
+  // would print the message themselves, but they may die before they do, so the supervisor prints it.
   void leave() {
     if (std::exchange(leaves_at_once_, true)) return;
     kill_all();
     const std::string text = "stopped without saving; what was saved before is kept";
-    console_.log((console_.terminal() ? "\n" : "") + text);  // on a new line, below the progress line of a rank
+    console_.log((console_.terminal() ? "\n" : "") + text);  // begins a new line below the progress line of a rank
     write_down(text);
   }
 
-  // Kills the ranks that are still in the rendezvous. A rank for which they wait has ended and will not arrive.
+  // Kills the ranks that still wait in the rendezvous. At least one other rank has ended already and will never arrive there.
   void kill_those_who_wait() {
     for (Rank& one : ranks_) {
       if (one.ended || reports_.phase(number(one)) != RankPhase::meeting) continue;
@@ -233,7 +233,7 @@ class Supervisor {
 
   int verdict() const {
     if (leaves_at_once_) return 128 + SIGINT;
-    const Rank* first = nullptr;  // the first rank that failed by itself, not because another rank had failed
+    const Rank* first = nullptr;  // the first rank that failed by itself, and not because another rank had failed
     for (const Rank& one : ranks_) {
       const bool itself = one.is_dead() || (!one.is_well() && !one.by_signal() && one.code() != static_cast<int>(ErrorCode::peer));
       if (itself && (first == nullptr || (one.hung && !first->hung) || one.order < first->order)) first = &one;
@@ -251,7 +251,7 @@ class Supervisor {
     throw_said(static_cast<int>(ErrorCode::peer));
   }
 
-  // Appends a line to the run's log, which a rank that died cannot do itself.
+  // Appends a line to the run's log, because a rank that died cannot do so itself.
   void write_down(const std::string& text) const {
     const std::string file = reports_.log_file(0);
     if (!file.empty()) std::ofstream(file, std::ios::app) << log_line(text);
@@ -259,7 +259,7 @@ class Supervisor {
 
   bool is_handed_on(int signal) const { return signal == handed_on_ || signal == SIGTERM; }
 
-  // Throws the error message of the lowest rank that ended with this exit status and reported one.
+  // Throws the error of the lowest rank that ended with the exit status `code` and reported an error.
   [[noreturn]] void throw_said(int code) const {
     for (const Rank& one : ranks_) {
       const Failure said = reports_.failure(number(one));

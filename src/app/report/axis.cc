@@ -35,7 +35,7 @@ double round_step(double least) {
   return 10 * power;
 }
 
-// Returns the number whose multiples count as round: a power of 1024 for bytes, else 1.
+// Returns the unit whose multiples count as round numbers: a power of 1024 for bytes, otherwise 1.
 double base_of(double step, Unit unit) {
   if (unit != Unit::bytes) return 1;
   double base = 1;

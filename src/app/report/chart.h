@@ -1,4 +1,5 @@
-// Draws a line chart over the steps of a run as inline SVG. The page's style sheet colours it by class names. Pure functions.
+// Draws a line chart over the steps of a run as inline SVG. The page's style sheet colours the chart by class names. All functions are
+// pure.
 #pragma once
 #include <optional>
 #include <string>
@@ -17,17 +18,17 @@ struct ChartLine {
 };
 
 struct Chart {
-  std::string title, what;  // what: one sentence that describes the chart to screen readers
+  std::string title, what;  // `what` is one sentence that describes the chart to screen readers
   Unit unit = Unit::number;
   std::vector<ChartLine> lines;
   struct Limit {
     std::string name;
     double value = 0;
-    bool below = false;  // its name is written below the line, else above it
+    bool below = false;  // true: the limit's name is written below its line; false: above it
   };
-  std::vector<Limit> limits;  // horizontal lines; one far above the data is named in the legend only
+  std::vector<Limit> limits;  // horizontal lines; one far above the data is only named in the legend
   bool from_zero = false;
-  std::optional<bool> log;  // logarithmic axis; if empty, it is used when a few values dwarf the others
+  std::optional<bool> log;  // true: logarithmic axis; empty: logarithmic only if a few values dwarf the others
   struct Piece {
     double first = 0, last = 0;
     std::string kind;
@@ -37,7 +38,7 @@ struct Chart {
 
 constexpr int kLineColours = 6;
 
-/// Returns a figure element with caption, legend and SVG; empty if no line has a point.
+/// Returns a figure element with caption, legend and SVG. Returns an empty text if no line has a point.
 std::string figure(const Chart& chart);
 /// Returns the CSS class that colours a kind of work or a resource in strips and timelines: "k-compute" for "compute".
 std::string kind_class(const std::string& kind);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "app/events/lines.h"
+#include "trainer/events/lines.h"
 
 namespace spillway::app {
 namespace {
@@ -15,8 +15,8 @@ constexpr i64 kWarmUp = 2;  // number of first steps of a process that the means
 
 i64 added(i64 sum, double more) { return static_cast<i64>(std::min(static_cast<double>(sum) + std::max(0.0, more), kMostSum)); }
 
-// Decides which lines count. When a line goes back to an earlier step, the run was restarted from there: all lines above it for that step
-// and later ones no longer count.
+// Kept decides which lines of metrics.jsonl count. If a line has an earlier step than the line before it,
+// the run was restarted from that step. All lines above it for that step and later ones no longer count.
 class Kept {
  public:
   void line(i64 number, i64 step) {
@@ -24,7 +24,7 @@ class Kept {
     highest_ = step;
     first_ = first_ == 0 ? step : std::min(first_, step);
   }
-  // Call it after the last line(). It gives each jump back the lowest step that it or any later jump went back to.
+  // Must be called after the last line(). Gives each jump back the lowest step to which it or any later jump went back.
   void finish() {
     for (size_t n = backs_.size(); n-- > 1;) backs_[n - 1].second = std::min(backs_[n - 1].second, backs_[n].second);
   }
@@ -37,12 +37,12 @@ class Kept {
   i64 last() const { return highest_; }
 
  private:
-  std::vector<std::pair<i64, i64>> backs_;  // jumps back to an earlier step: line number, step
+  std::vector<std::pair<i64, i64>> backs_;  // jumps back to an earlier step, as pairs of line number and step
   size_t next_ = 0;
   i64 first_ = 0, highest_ = 0;
 };
 
-// The indices of the columns that are read from every line. They are looked up by name only once.
+// Columns holds the indices of the columns that are read from every line. They are looked up by name only once.
 struct Columns {
   size_t tokens = metric("tokens"), positions = metric("positions"), samples = metric("samples"), skipped = metric("skipped"),
          clipped = metric("clipped");
@@ -123,7 +123,7 @@ class Building {
     }
   }
 
-  // Adds a line to the means of its process. The line of a step whose process died has the step's numbers but no time, and is left out.
+  // Adds a line to the means of its process. If a process died in a step, that step's line has no time and does not count.
   void process(const MetricsLine& line) {
     if (!line.has(c_.step_ms) || !line.has(c_.began)) return;
     const i64 began = static_cast<i64>(line[c_.began]);
@@ -185,7 +185,7 @@ class Building {
   const std::optional<RunPlan>& plan_;
   const Columns c_;
   StepCost cost_;
-  i64 warmed_up_ = 0;  // number of warm-up steps of the last process that were left out
+  i64 warmed_up_ = 0;  // number of warm-up steps of the last process that do not count
   i64 strip_ = 1, strip_at_ = -1, strip_first_ = 0, strip_last_ = 0;
   std::map<std::string, i64> in_strip_;
 };

@@ -1,8 +1,8 @@
-// Reads the history of a run from metrics.jsonl, line by line: each number over the steps with its last, best and mean value, which
-// resource limited the speed of which steps, and how the steps of the last process compare with the plan (Audit). Memory use depends on the
-// charts, not on the length of the run. A step that was run again (after a restart from an earlier checkpoint, or after a process was
-// killed between a line and its checkpoint) counts once, by its last line. An incomplete last line is left out and noted; damaged lines are
-// left out, counted and named. The types are plain values.
+// Reads the history of a run from metrics.jsonl, line by line: each number over the steps with its last, best and mean
+// value, which resource limited the speed of which steps, and how the steps of the last process compare with the plan
+// (Audit). Memory use depends on the charts, not on the length of the run. A step that was run again (after a restart from
+// an earlier checkpoint, or after a process was killed between a line and its checkpoint) counts once, by its last line. An
+// incomplete last line is left out and noted; damaged lines are left out, counted and named. The types are plain values.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -10,9 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "app/record/run_plan.h"
+#include "app/names/names.h"
 #include "app/report/metrics_line.h"
 #include "app/report/series.h"
+#include "trainer/record/run_plan.h"
 
 namespace spillway::app {
 
@@ -20,40 +21,40 @@ struct History {
   static constexpr size_t kNamed = 5;
   i64 damaged = 0;
   std::vector<i64> damaged_lines;  // line numbers of the first damaged lines, at most kNamed
-  bool torn = false;               // the last line is incomplete
-  i64 run_again = 0;               // lines that do not count, because their step was run again later
+  bool torn = false;               // true if the last line is incomplete
+  i64 run_again = 0;               // number of lines that do not count, because their step was run again later
 
-  i64 first_step = 0, last_step = 0, steps = 0;  // steps: number of lines that count
-  i64 tokens = 0, positions = 0;                 // positions include padding; tokens do not, except in runs of older programs
+  i64 first_step = 0, last_step = 0, steps = 0;  // `steps` is the number of lines that count
+  i64 tokens = 0, positions = 0;                 // positions include padding; tokens include it only in runs of older programs
   i64 samples = 0, skipped = 0, clipped = 0, redo = 0, not_finite = 0;
-  double seconds = 0;       // sum over the steps
-  std::vector<i64> starts;  // for each process of the run: the step after which it began
-  i64 parts_lost = 0;       // steps between the first and the last that have no line
+  double seconds = 0;       // sum over all steps that count
+  std::vector<i64> starts;  // for each process of the run: the step after which the process began
+  i64 parts_lost = 0;       // number of steps between the first and the last that have no line
 
   std::vector<Measure> measures = std::vector<Measure>(metric_names().size());  // by column, over all steps
-  std::vector<Series> series = std::vector<Series>(metric_names().size());      // by column, thinned for charts
+  std::vector<Series> series = std::vector<Series>(metric_names().size());      // by column, thinned to what charts can show
   MetricsLine last;
 
-  /// A range of neighbouring steps, most of which were bound by the same resource.
+  /// Bound is a range of neighbouring steps, most of which were limited by the same resource.
   struct Bound {
     i64 first = 0, last = 0;
     std::string by;
   };
   std::vector<Bound> bounds;
   std::map<std::string, i64> bound_steps;
-  // The members from here on cover the last process. Its first two steps, which warm up, are left out if it took more than two.
+  // All further members cover the last process. Its first two steps, a warm-up, are not counted if it took more than two.
   Audit audit;
-  Phases phase_ms;                                        // mean milliseconds a step
-  std::array<double, offload::kTiers> read{}, written{};  // mean bytes a step
-  double exchanged = 0, sent = 0;                         // mean bytes a step
-  i64 process_steps = 0;                                  // number of steps in these means
+  Phases phase_ms;                                        // mean milliseconds per step, by phase
+  std::array<double, offload::kTiers> read{}, written{};  // mean bytes per step, by tier
+  double exchanged = 0, sent = 0;                         // mean bytes per step
+  i64 process_steps = 0;                                  // number of steps over which these means were taken
 
   const Measure& measure(std::string_view name) const { return measures[metric(name)]; }
   const Series& of(std::string_view name) const { return series[metric(name)]; }
 };
 
-/// Reads metrics.jsonl. Each chart keeps at most two points for each of `buckets` ranges of steps. The audit compares the steps with `plan`
-/// if it is the plan of the same process. Throws Error(io).
+/// Reads metrics.jsonl. Each chart keeps at most two points for each of `buckets` ranges of steps. If `plan` is the
+/// plan of the last process, the audit compares the steps with it. Throws Error(io) if the file cannot be read.
 History read_history(const std::filesystem::path& file, i64 buckets, const std::optional<RunPlan>& plan);
 
 }  // namespace spillway::app

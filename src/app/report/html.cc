@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";
 
-// Returns the length in bytes of the UTF-8 character at position `at`; 0 if no valid character begins there (RFC 3629).
+// Returns the length in bytes of the UTF-8 character at position `at`. Returns 0 if no valid character begins at `at` (RFC 3629).
 size_t length_at(std::string_view text, size_t at) {
   const auto byte = [&](size_t n) { return n < text.size() ? static_cast<unsigned char>(text[n]) : 0u; };
   const unsigned lead = byte(at);

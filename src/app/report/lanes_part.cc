@@ -1,5 +1,5 @@
-// The sections that show where the time of a step goes: its lanes (compute, copies, disk and so on), the pipeline, the plan compared with
-// measurements, and what would make steps faster.
+// Makes the sections of a report that show where the time of a step goes: its lanes (compute, copies,
+// disk and so on), the pipeline, the plan compared with measurements, and what would make steps faster.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,7 +25,8 @@ std::string share_bar(double share) {
 
 std::string milliseconds(double ms) { return ms > 0 ? shown(ms / 1e3, Unit::seconds) : "-"; }
 
-// Returns a table of the lanes with the measured time of each, and the predicted time if there is a plan. Empty if no lane was busy.
+// Returns a table of the lanes (compute, copies, disk and so on) with the measured time of each,
+// and with the predicted time if there is a plan. The result is empty if no lane was busy.
 std::string lane_table(const Phases& phases, const std::optional<RunPlan>& planned, double step_ms) {
   std::vector<std::vector<std::string>> rows(1, {"lane", "busy per step"});
   if (planned) rows[0].emplace_back("predicted");

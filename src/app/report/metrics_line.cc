@@ -5,8 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
-#include "app/plan/phases.h"
+#include "app/names/names.h"
 #include "base/error.h"
+#include "trainer/plan/phases.h"
 
 namespace spillway::app {
 namespace {
@@ -60,8 +61,8 @@ const std::unordered_map<std::string, size_t>& columns() {
   return all;
 }
 
-// Receives the events of the JSON parser and stores each number in the column that its key names. Lists, and objects nested more than one
-// level deep, are ignored.
+// Reader receives the events of the JSON parser and stores each number in the column
+// that its key names. Lists, and objects nested more than one level deep, are ignored.
 class Reader final : public Sax::json_sax_t {
  public:
   explicit Reader(MetricsLine& line) : line_(line) {}

@@ -7,12 +7,12 @@
 #include "app/report/html.h"
 #include "app/report/page_parts.h"
 #include "base/error.h"
-#include "data/beside.h"
+#include "data/files/beside.h"
 
 namespace spillway::app {
 namespace {
 
-constexpr i64 kMostBuckets = 750, kLeastBuckets = 100;  // buckets of a chart; a line has at most two points in each
+constexpr i64 kMostBuckets = 750, kLeastBuckets = 100;  // buckets of a chart, in each of which a line has at most two points
 constexpr size_t kPageBars = 2400;
 
 std::string notes_of(const ReportedRun& run) {

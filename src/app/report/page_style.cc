@@ -2,9 +2,9 @@
 // can be told apart by colour-blind readers; they are darker on white and brighter on black.
 #include <fmt/format.h>
 
-#include "app/node/version.h"
 #include "app/report/html.h"
 #include "app/report/page_parts.h"
+#include "trainer/node/version.h"
 
 namespace spillway::app {
 namespace {
@@ -98,7 +98,8 @@ std::string page_begin(const std::string& title, const std::string& made) {
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, "
       "initial-scale=1\">\n<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
       "script-src "
-      "'unsafe-inline'\">\n<meta name=\"generator\" content=\"Spillway\">\n<title>{0} - Spillway</title>\n<style>{1}</style>\n</head>\n<body>\n<header><h1>{0}</h1><p "
+      "'unsafe-inline'\">\n<meta name=\"generator\" content=\"Spillway\">\n<title>{0} - "
+      "Spillway</title>\n<style>{1}</style>\n</head>\n<body>\n<header><h1>{0}</h1><p "
       "class=\"muted\">spillway "
       "{2}, {3}</p></header>\n<main>\n",
       escaped(title), kStyle, kVersion, escaped(made));

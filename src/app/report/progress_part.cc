@@ -1,4 +1,4 @@
-// The progress of a run: the cards with its main numbers, and the charts that several runs share.
+// Shows the progress of a run: the cards with its main numbers, and the charts that several runs share.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include "app/report/html.h"
 #include "app/report/page_parts.h"
 #include "base/units.h"
+#include "trainer/settings/option.h"
 
 namespace spillway::app {
 namespace {
@@ -26,13 +27,13 @@ double tokens_per_s(const ReportedRun& run) { return per_s(run, run.history.toke
 
 bool has_padding(const ReportedRun& run) { return run.history.positions > run.history.tokens; }
 
-// Describes a chart: one metric with a line for each run, and with `also` a second metric. With several runs the second line is dashed and
-// has the colour of its run.
+// Wanted describes a chart: one metric with a line for each run, and with `also` a second metric.
+// With several runs the line of the second metric is dashed and has the colour of its run.
 struct Wanted {
   const char *title, *what, *metric;
   Unit unit = Unit::number;
   bool from_zero = false;
-  const char* also = nullptr;  // a second metric on the same axis
+  const char* also = nullptr;  // a second metric on the same axis, or null
   const char *name = "", *also_name = "";
   bool also_dashed = false;
 };
@@ -67,9 +68,9 @@ std::string chart_of(std::span<const ReportedRun> runs, const Wanted& wanted, do
   return figure(chart);
 }
 
-// Returns a table of the flags that differ between the runs, without those that only say where a run is stored or what it prints.
+// Returns a table of the flags that differ between the runs. Flags that only say where a run is stored or what it prints are left out.
 std::string differences(std::span<const ReportedRun> runs) {
-  const std::set<std::string> dull = {"out", "resume", "quiet", "json"};
+  const std::vector<std::string> dull = keys_with(Command::train, &Option::not_compared);
   std::vector<std::vector<std::string>> rows(1, {"flag"});
   for (const ReportedRun& run : runs) rows[0].push_back(escaped(run.name));
   const auto value_in = [](const ReportedRun& run, const std::string& key) {
@@ -80,7 +81,7 @@ std::string differences(std::span<const ReportedRun> runs) {
   for (const ReportedRun& of : runs) {
     for (const auto& entry : of.config) {
       const std::string& key = entry.first;
-      if (dull.contains(key) || !seen.insert(key).second) continue;
+      if (std::ranges::find(dull, key) != dull.end() || !seen.insert(key).second) continue;
       std::vector<std::string> row{escaped(key)};
       for (const ReportedRun& run : runs) row.push_back(escaped(value_in(run, key)));
       if (std::ranges::adjacent_find(row.begin() + 1, row.end(), std::ranges::not_equal_to()) != row.end()) rows.push_back(std::move(row));

@@ -5,10 +5,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "app/flags/text.h"
-#include "app/node/host.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "trainer/node/host.h"
+#include "trainer/settings/text.h"
 
 namespace spillway::app {
 namespace {

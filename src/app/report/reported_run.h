@@ -1,5 +1,5 @@
-// The data that a report shows. A ReportedRun is read from a run folder alone; the run may be writing there at the same time. A
-// ReportedPlan is a plan without a run. The types are plain values.
+// Holds the data that a report shows. A ReportedRun is read from a run folder alone; the run may be writing
+// to the folder at the same time. A ReportedPlan is a plan without a run. The types are plain values.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -7,9 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "app/record/timeline.h"
+#include "app/names/names.h"
 #include "app/report/history.h"
-#include "app/run/run_status.h"
+#include "trainer/record/timeline.h"
+#include "trainer/run/run_status.h"
 
 namespace spillway::app {
 
@@ -24,16 +25,16 @@ struct ReportedRun {
   std::vector<std::string> notes;                           // sentences on what is missing or damaged in the folder
 };
 
-/// Reads the run folder `run`. Charts have `buckets` ranges of steps. Throws Error(data) if there is no such folder, Error(usage) if it is
-/// not a run folder, and Error(io).
+/// Reads the run folder `run`. Charts have `buckets` ranges of steps. Throws Error(data) if the
+/// folder does not exist, Error(usage) if it is not a run folder, and Error(io) if it cannot be read.
 ReportedRun read_run(const std::filesystem::path& run, i64 buckets);
 
 struct ReportedPlan {
   RunPlan plan;
   Timeline timeline;
-  std::vector<std::string> lines;                      // sentences on the pace of training
+  std::vector<std::string> lines;                      // sentences on the predicted speed of training
   std::vector<std::vector<std::string>> alternatives;  // other plans that fit: a head and rows of text; may be empty
-  std::string command;                                 // the command that trains like this
+  std::string command;                                 // the command that trains with this plan
 };
 
 }  // namespace spillway::app

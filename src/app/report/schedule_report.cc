@@ -6,9 +6,10 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "app/flags/schedule_costs.h"
-#include "app/flags/text.h"
+#include "app/names/names.h"
 #include "parallel/schedule/schedule_check.h"
+#include "trainer/settings/schedule_costs.h"
+#include "trainer/settings/text.h"
 
 namespace spillway::app {
 namespace {
@@ -19,7 +20,7 @@ using parallel::RankTimes;
 using parallel::Schedule;
 using parallel::ScheduleRow;
 
-// Returns the text of action `i` in the table. In an overlapped pair of forward and backward, the second one is marked with "+".
+// Returns the text of action `i` in the table. In an overlapped pair of forward and backward, the second action is marked with "+".
 std::string label(const ScheduleRow& row, size_t i) { return (i > 0 && row[i - 1].overlaps_next ? "+" : "") + parallel::to_string(row[i]); }
 
 // Returns whether every time is a whole number, so that a column of the table can be one unit of time.

@@ -1,4 +1,5 @@
-// Prints a pipeline schedule as text, JSON or SVG. Thread-safe: pure functions of a checked schedule and its simulated times.
+// Prints a pipeline schedule as text, JSON or SVG. The functions are pure functions of a checked schedule and its simulated times;
+// thread-safe.
 #pragma once
 #include <string>
 
@@ -6,7 +7,8 @@
 
 namespace spillway::app {
 
-/// With more than kMostShownActions actions, text and JSON leave the table out; with more than kMostDrawnActions, schedule_svg() throws.
+/// Text and JSON of a schedule with more than kMostShownActions actions do not contain the table. schedule_svg() throws for a schedule with
+/// more than kMostDrawnActions.
 constexpr i64 kMostShownActions = 20'000, kMostDrawnActions = 200'000;
 
 struct ScheduleReport {
@@ -15,12 +17,12 @@ struct ScheduleReport {
   const parallel::ScheduleTimes& times;
 };
 
-/// Returns the schedule as a table with one row for each rank, then the makespan, the bubble, and each rank's busy and idle time and peak
-/// activations. If all times are whole numbers, a column of the table is one unit of time; otherwise a row lists its actions in order.
+/// Returns the schedule as a table with one row for each rank, followed by the makespan, the bubble, and each rank's busy and idle time and
+/// peak activations. If all times are whole numbers, a column of the table is one unit of time. Otherwise a row lists its actions in order.
 std::string schedule_text(const ScheduleReport& report);
 std::string schedule_json(const ScheduleReport& report);
-/// Draws one row for each rank. An action is a box whose width is its time, labelled with the number of its micro-batch. Throws
-/// Error(usage) for more than kMostDrawnActions.
+/// Draws one row for each rank. An action is a box whose width is its time, labelled with the
+/// number of its micro-batch. Throws Error(usage) for more than kMostDrawnActions actions.
 std::string schedule_svg(const ScheduleReport& report);
 
 /// Returns the number of actions of all ranks, without idle slots.

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <iterator>
 
-#include "app/flags/text.h"
 #include "app/report/html.h"
 #include "app/report/schedule_report.h"
+#include "trainer/settings/text.h"
 
 namespace spillway::app {
 namespace {

@@ -1,5 +1,5 @@
-// One metric over the steps of a run, thinned to what a chart can show. Of each bucket of neighbouring steps it keeps the least and the
-// greatest value, so that no spike is lost. Steps must be added in ascending order. The types are plain values.
+// Series is one metric over the steps of a run, thinned to what a chart can show. Of each bucket of neighbouring steps it keeps
+// the least and the greatest value, so that no spike is lost. Steps must be added in ascending order. The types are plain values.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -33,7 +33,7 @@ class Series {
   std::vector<Point> points_;
 };
 
-/// Statistics of a metric over all its finite values, without thinning.
+/// Measure holds statistics of a metric over all its finite values, without thinning.
 struct Measure {
   i64 count = 0;
   double sum = 0;

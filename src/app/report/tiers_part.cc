@@ -1,4 +1,5 @@
-// The sections on memory by tier, and on the bytes that a step moves over each link, both compared with the plan.
+// Makes the sections of a report on memory by tier, and on the bytes that a step moves over each link. Both compare measurements with the
+// plan.
 #include <fmt/format.h>
 
 #include "app/report/chart.h"

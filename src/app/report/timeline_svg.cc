@@ -75,8 +75,8 @@ class TimelineDrawing {
   std::string svg_;
 };
 
-// Joins neighbouring bars of the same kind and micro-batch, such as the blocks of a pipeline stage, into one if the gap between them is
-// below `gap_us`.
+// Joins neighbouring bars of the same kind and micro-batch, such as the blocks
+// of a pipeline stage, into one bar if the gap between them is below `gap_us`.
 std::vector<Bar> joined(const std::vector<Bar>& bars, double gap_us) {
   std::vector<Bar> out;
   for (const Bar& bar : bars) {

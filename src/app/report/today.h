@@ -1,4 +1,4 @@
-// The current date and time as text, for reports to say when they were made.
+// Returns the current date and time as text. A report states with this text when it was made.
 #pragma once
 #include <string>
 

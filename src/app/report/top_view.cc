@@ -8,12 +8,12 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "app/flags/text.h"
-#include "app/node/host.h"
 #include "app/report/axis.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/units.h"
+#include "trainer/node/host.h"
+#include "trainer/settings/text.h"
 
 namespace spillway::app {
 namespace {
@@ -52,7 +52,7 @@ std::string bar(double share, size_t cells) {
   return text + std::string(cells - eighths / 8 - (eighths % 8 > 0), ' ');
 }
 
-// Draws the values as a sparkline: one character each, the least value lowest.
+// Draws the values as a sparkline with one character for each value. The least value gets the lowest character.
 std::string sparks(const std::vector<double>& values) {
   constexpr const char* kHeights[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   if (values.empty()) return "";
@@ -195,7 +195,7 @@ std::string next_save(const TopView& v) {
   Cadence every;
   try {
     every = parse_cadence(v.save_every, "checkpoint_every");
-  } catch (const Error&) {  // another version of the program wrote the value
+  } catch (const Error&) {  // another version of the program wrote the value in an unknown form
     return "";
   }
   if (every.count < 1 || every.unit == Cadence::Unit::epochs) return "after each " + v.save_every;

@@ -1,14 +1,15 @@
-// Makes what the command `top` shows of a run, read from its folder alone and printed as text. Reading is quick however long the run is,
-// because only the end of metrics.jsonl is read.
+// Makes what the command `spillway top` shows of a run, read from its folder alone and printed as
+// text. Reading is quick however long the run is, because only the end of metrics.jsonl is read.
 #pragma once
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "app/record/run_plan.h"
+#include "app/names/names.h"
 #include "app/report/metrics_line.h"
-#include "app/run/run_status.h"
+#include "trainer/record/run_plan.h"
+#include "trainer/run/run_status.h"
 
 namespace spillway::app {
 
@@ -28,7 +29,7 @@ TopView look_at(const std::filesystem::path& run);
 std::string top_line(const TopView& view);
 /// Returns the lines of a full-screen view, made for a terminal of `columns` columns.
 std::vector<std::string> top_screen(const TopView& view, size_t columns);
-/// Returns when the next checkpoint is due: "at step 500" or "in 12 min"; empty if it is not known.
+/// Returns when the next checkpoint is due, such as "at step 500" or "in 12 min". The result is empty if this is not known.
 std::string next_save(const TopView& view);
 
 }  // namespace spillway::app

@@ -1,5 +1,5 @@
 // Computes the roofline estimate of a training step: how long its kernels take, one after the other, on a GPU that reaches its ceilings
-// (kernel.h), and how this time divides among the kinds of work. The estimate is arithmetic and needs no GPU. Pure functions.
+// (kernel.h), and how this time divides among the kinds of work. The estimate is arithmetic and needs no GPU. All functions are pure.
 #pragma once
 #include <array>
 #include <string_view>
@@ -9,21 +9,21 @@
 
 namespace spillway::app {
 
-/// The resource that limits a kernel.
+/// Bound is the resource that limits a kernel.
 enum class Bound : u8 { compute, memory, link };
 std::string_view to_string(Bound bound);
 
 struct Timed {
   Kernel kernel;
   Bound bound = Bound::compute;
-  double seconds = 0;  // sum over all its runs in a step
+  double seconds = 0;  // sum over all runs of the kernel in a step
 };
 
 struct Roofline {
   Ceilings ceilings;
   std::vector<Timed> kernels;
   std::array<double, kWorks> work_s{};
-  double gpu_s = 0;                     // seconds of all kernels; copies over PCIe run at the same time
+  double gpu_s = 0;                     // seconds of all kernels; copies over PCIe run at the same time and do not count
   double to_gpu_s = 0, from_gpu_s = 0;  // seconds of the copies in each direction
   double between_ranks_bytes = 0;
   double flops = 0, model_flops = 0;  // FLOPs of a step: all that are computed, and those that the model itself needs
@@ -33,8 +33,8 @@ struct Roofline {
 
 Roofline make_roofline(const parallel::Plan& plan, const models::ModelConfig& model, const Ceilings& ceilings = {});
 
-/// Prints the ceilings, one line for each kernel, grouped by kind of work, and the sums. The time in each line can be computed from the
-/// other numbers in the line and the ceilings.
+/// Prints the ceilings, one line for each kernel, grouped by kind of work, and the sums. The
+/// time in each line can be computed from the other numbers in the line and the ceilings.
 std::string to_text(const Roofline& roofline);
 
 }  // namespace spillway::app

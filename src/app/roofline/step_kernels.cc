@@ -9,10 +9,10 @@
 
 #include "base/error.h"
 #include "device/stream.h"
-#include "kernels/attention/attention_library.h"
-#include "kernels/cross_entropy.h"
-#include "kernels/norm.h"
-#include "ops/loss.h"
+#include "kernels/losses/cross_entropy.h"
+#include "kernels/rows/norm.h"
+#include "kernels/sequence/attention_library.h"
+#include "ops/losses/loss.h"
 
 // Legend: R = rows (positions of a micro-batch), C = width, F = MLP's width, V = vocabulary, H = heads, D = head width.
 namespace spillway::app {
@@ -25,12 +25,12 @@ using parallel::Plan;
 using parallel::Tier;
 
 constexpr double kHalf = 2, kWide = 4;  // bytes of a bf16 or fp16 number, and of an fp32 number
-constexpr i64 kAligned = 16;            // most bytes of one load instruction
+constexpr i64 kAligned = 16;            // bytes of the widest load instruction
 
-// How often the kernels of one kind of block (embedding, layer or head) run in a step. `forward` counts runs of its forward, including
-// recomputations for a backward. `backward` counts runs of its backward; if the backward is split in two parts, each part counts. `input`
-// and `weights` count the runs that compute the gradients of its input and of its weights. `added` counts the runs that add weight
-// gradients to those of earlier micro-batches. `logits` counts the runs that recompute the logits of the head.
+// Runs says how often the kernels of one kind of block (embedding, layer or head) run in a step. `forward` counts runs of its forward,
+// including recomputations for a backward. `backward` counts runs of its backward; if the backward is split in two parts, each part
+// counts. `input` and `weights` count the runs that compute the gradients of its input and of its weights. `added` counts the runs
+// that add weight gradients to those of earlier micro-batches. `logits` counts the runs that recompute the logits of the head.
 struct Runs {
   double forward = 0, backward = 0, input = 0, weights = 0, added = 0, logits = 0;
 };
@@ -43,7 +43,7 @@ class Table {
   std::vector<Kernel> all() {
     Stream gpu = Stream::current();
     gpu.device = Device::meta(Device::Kind::cuda);
-    const StreamScope as_on_a_gpu(gpu);  // kernels divide the logits and the rows of norms into the same pieces as on a GPU
+    const StreamScope as_on_a_gpu(gpu);  // makes the kernels cut logits and norms' rows into pieces as on a GPU
     const std::map<Block, Runs> runs = runs_by_block();
     const auto of = [&](Block block) { return runs.contains(block) ? runs.at(block) : Runs(); };
     m_.family == models::Family::gpt2 ? gpt2_layer(of(Block::layer)) : llama_layer(of(Block::layer));
@@ -75,7 +75,7 @@ class Table {
     return runs;
   }
 
-  // -- Kinds of kernels --------------------------------------------------------------------------------------------------------------
+  // The functions from here on, up to gpt2_layer(), each add or describe one kind of kernel.
 
   void add(Kernel kernel, double times) {
     kernel.times = times;
@@ -87,8 +87,8 @@ class Table {
     add({.work = work, .name = name, .bytes = bytes, .memory = share, .note = std::move(note)}, times);
   }
 
-  // Returns the share of the usual memory rate that a kernel reaches, given the bytes that it has in flight (Little's law). The kernel has
-  // `blocks` thread blocks of `threads` threads, and each thread loads `bytes_of_thread` bytes at once.
+  // Returns the share of the usual memory rate that a kernel reaches, given the bytes that the kernel has in flight (Little's
+  // law). The kernel has `blocks` thread blocks of `threads` threads, and each thread loads `bytes_of_thread` bytes at once.
   double in_flight(double blocks, double threads, double bytes_of_thread) const {
     const double resident = std::min(blocks, static_cast<double>(ceilings_.processors) * std::floor(2048 / threads));
     const double rate = resident * threads * bytes_of_thread / ceilings_.memory_latency_s;
@@ -98,9 +98,9 @@ class Table {
     return fmt::format("{:.0f} thread blocks of {:.0f} threads, each thread loads {:.0f} B at once", blocks, threads, bytes_of_thread);
   }
 
-  // Returns the share of the multiprocessors' time that a product with an m x n result uses. Some time is lost because the result is
-  // computed in whole tiles, and the tiles in whole waves. If there are too few tiles, the sums are split (split-K), or smaller tiles are
-  // used, which read more. Each of these costs the factor kSmaller.
+  // Returns the share of the multiprocessors' time that a product with an m x n result uses. Some time is lost
+  // because the result is computed in whole tiles, and the tiles in whole waves. If there are too few tiles, the
+  // sums are split (split-K), or smaller tiles are used, which read more. Either remedy costs the factor kSmaller.
   double tile_share(double m, double n) const {
     constexpr double kSmaller = 0.9;
     double best = 0;
@@ -115,8 +115,8 @@ class Table {
     return best;
   }
 
-  // Returns the kernel of C[m, n] = A[m, k] B[k, n]. A and B are bf16 or fp16; an element of C has `out_bytes` bytes. Rows are assumed to
-  // be aligned to 16 bytes.
+  // Returns the kernel of C[m, n] = A[m, k] B[k, n]. A and B are bf16 or fp16, and an
+  // element of C has `out_bytes` bytes. Rows are assumed to be aligned to 16 bytes.
   Kernel product(Work work, const std::string& name, double m, double n, double k, double out_bytes) const {
     Kernel kernel{.work = work, .name = name, .flops = 2 * m * n * k, .bytes = kHalf * (m * k + n * k) + out_bytes * m * n};
     kernel.model_flops = kernel.flops;
@@ -125,9 +125,9 @@ class Table {
     return kernel;
   }
 
-  // Adds the kernels of y = x w + bias: the product, the gradients of x and w, and the gradient of the bias, which is a kernel of its own.
-  // `beside` and `beside_dx` are additional bytes that the products for y and for dx move: a product may also write another output computed
-  // from its result, or read an array to which its result is added.
+  // Adds the kernels of y = x w + bias: the product, the gradients of x and w, and the gradient of the bias, which
+  // is a kernel of its own. `beside` and `beside_dx` are additional bytes that the products for y and for dx move: a
+  // product may also write another output computed from its result, or read an array to which its result is added.
   void linear(const std::string& name, const Runs& r, double in, double out, bool bias, double beside = 0, double beside_dx = 0) {
     Kernel y = product(Work::products, name, rows_, out, in, kHalf), dx = product(Work::products, name + ", dx", rows_, in, out, kHalf);
     y.bytes += beside, dx.bytes += beside_dx;
@@ -137,14 +137,14 @@ class Table {
     add(product(Work::products, name + ", dw", in, out, rows_, kWide), r.weights);
     if (bias) column_sums(name + ", dbias", r, out);
   }
-  // Marks `times` runs of the kernel added last as recomputation for a backward, which does not count in model_flops.
+  // Marks `times` runs of the last kernel in the list as recomputation for a backward, which does not count in model_flops.
   void again(double times) {
     Kernel& kernel = kernels_.back();
     if (kernel.times > 0) kernel.model_flops *= std::max(0.0, kernel.times - std::max(0.0, times)) / kernel.times;
   }
 
-  // Adds the kernel kernels::sum_axis. A thread block of 512 threads sums 32 packs of eight columns each, or fewer packs so that there are
-  // at least 128 thread blocks. A thread has eight loads in flight.
+  // Adds the kernel kernels::sum_axis. A thread block of 512 threads sums 32 packs of eight columns each,
+  // or fewer packs so that there are at least 128 thread blocks. A thread has eight loads in flight.
   void column_sums(const std::string& name, const Runs& r, double columns) {
     constexpr double kThreads = 512, kUnderWay = 8 * kAligned;
     const double packs = std::ceil(columns / 8);
@@ -172,8 +172,8 @@ class Table {
   }
 
   // Adds the kernels of attention. For each score (query times key) Spillway's own kernel computes two products in forward and seven in
-  // backward: the usual five, and the scores and the gradients of the probabilities a second time. It works in tiles of 128 queries up to
-  // the diagonal. The model itself needs two products in forward and four in backward, and only for scores up to the diagonal.
+  // backward: the usual five, and the scores and the gradients of the probabilities a second time. The kernel works in tiles of 128 queries
+  // up to the diagonal. The model itself needs two products in forward and four in backward, and only for scores up to the diagonal.
   void attention(const Runs& r) {
     const auto t = static_cast<double>(plan_.sequence_length), heads = static_cast<double>(m_.heads), d = static_cast<double>(m_.head_dim);
     const double batch = static_cast<double>(plan_.micro_batch_size), q = heads * d, kv = static_cast<double>(m_.kv_heads) * d;
@@ -199,8 +199,8 @@ class Table {
     again(r.forward - r.input);
     pass(Work::attention, "attention, out times dout", r.input, kHalf * rows_ * 2 * q + lse);
     if (!cudnn) return add(multiplied("attention, dq dk dv", 7, 2, 4, kHalf * rows_ * (5 * q + 6 * kv) + 4 * lse), r.input);
-    // cuDNN's backward with a fixed order of sums writes the gradients of all T x T scores to memory, and computes dq as a product of
-    // these.
+    // A backward of cuDNN with a fixed order of sums writes the gradients of all
+    // T x T scores to memory, and computes dq as a product of these gradients.
     const double square = kHalf * batch * heads * t * t;
     for (Kernel part : {multiplied("attention, dk dv and dscores", 4, 1, 3, kHalf * rows_ * (2 * q + 4 * kv) + 2 * lse + square),
                         multiplied("attention, dq of dscores", 1, 0, 1, kHalf * rows_ * (q + kv) + square)})
@@ -215,22 +215,22 @@ class Table {
             .dtype = plan_.scheduling.format.weight};
   }
 
-  // Adds the kernel that accumulates weight gradients. The gradients of a micro-batch are computed completely and then added to those of
-  // earlier micro-batches.
+  // Adds the kernel that accumulates weight gradients. The gradients of a micro-batch
+  // are computed completely and then added to those of earlier micro-batches.
   void accumulate(const std::string& name, const Runs& r, double parameters) {
     pass(Work::elementwise, name, r.added, 3 * kWide * parameters);
   }
 
   double width() const { return static_cast<double>(m_.width); }
 
-  // -- Blocks ------------------------------------------------------------------------------------------------------------------------
+  // The functions from here on, up to instruction(), each add the kernels of one kind of block.
 
   void gpt2_layer(const Runs& r) {
     const double c = width(), f = static_cast<double>(m_.mlp_width);
     linear("qkv", r, c, 3 * c, true);
     linear("attention's projection", r, c, c, true, residual());
-    // The tanh approximation of GELU is fused into these two products. The product of the forward also writes GELU's input, and the product
-    // of the backward also reads it.
+    // The tanh approximation of GELU is fused into the products "MLP up" and "MLP down". The product
+    // of the forward also writes GELU's input, and the product of the backward also reads it.
     const bool within = m_.activation == models::Activation::gelu_tanh;
     linear("MLP up", r, c, f, true, within ? kHalf * rows_ * f : 0, 0);
     linear("MLP down", r, f, c, true, residual(), within ? kHalf * rows_ * f : 0);
@@ -245,8 +245,8 @@ class Table {
     accumulate("weight gradients added", r, 4 * c * c + 2 * c * f + 9 * c + f);
   }
 
-  // Returns the bytes of the residual, which a product reads to add its result. With dropout the result is 0, because a separate kernel
-  // makes the addition.
+  // Returns the bytes of the residual, which a product reads to add its result
+  // to it. With dropout this is 0, because a separate kernel makes the addition.
   double residual() const { return m_.residual_dropout > 0 ? 0 : one_pass(); }
   double one_pass() const { return kHalf * rows_ * width(); }
 
@@ -259,7 +259,7 @@ class Table {
   void llama_layer(const Runs& r) {
     const double c = width(), f = static_cast<double>(m_.mlp_width), d = static_cast<double>(m_.head_dim);
     const double q = static_cast<double>(m_.heads) * d, kv = static_cast<double>(m_.kv_heads) * d;
-    // The products q, k and v share one input. Backward computes the dx of v first; those of k and of q are then added to it.
+    // The products q, k and v share one input. Backward computes the dx of v first and adds those of k and of q to it.
     linear("q", r, c, q, m_.attention_bias, 0, one_pass());
     linear("k", r, c, kv, m_.attention_bias, 0, one_pass());
     linear("v", r, c, kv, m_.attention_bias);
@@ -294,9 +294,9 @@ class Table {
     accumulate("embedding gradients added", r, parameters);
   }
 
-  // Adds the kernels of ops::linear_cross_entropy. It computes the fp32 logits in pieces, each with some columns of all rows, and computes
-  // them again in each part of a backward unless the plan keeps them. The gradient of the logits is stored in half precision at the start
-  // of each fp32 row of logits. All rows are aligned to 64 elements.
+  // Adds the kernels of ops::linear_cross_entropy. This op computes the fp32 logits in pieces, each with some columns
+  // of all rows, and computes them again in each part of a backward unless the plan keeps them. The gradient of the
+  // logits is stored in half precision at the start of each fp32 row of logits. All rows are aligned to 64 elements.
   void head(const Runs& r) {
     const double c = width(), v = static_cast<double>(m_.vocabulary);
     const kernels::LogitsCut cut = kernels::logits_cut(static_cast<i64>(rows_), m_.vocabulary, DType::f32, ops::LogitsMemory().piece_bytes);
@@ -319,7 +319,7 @@ class Table {
     accumulate("head's gradients added", r, v * c + c);
   }
 
-  // -- Work outside of the blocks ----------------------------------------------------------------------------------------------------
+  // The functions from here on add the work outside of the blocks.
 
   void instruction(const Instruction& i) {
     const double elems = static_cast<double>(i.tiles.count() * parallel::kTileElems);
@@ -338,8 +338,8 @@ class Table {
     }
   }
 
-  // Adds one run of the kernel or copy `name`, which moves `bytes` bytes. All runs of the same name share one entry, which has their mean
-  // bytes.
+  // Adds one run of the kernel or copy `name`, which moves `bytes` bytes. All runs
+  // of the same name share one entry of the list, which has their mean bytes.
   void sum_up(Work work, const std::string& name, double bytes, bool to_gpu = false) {
     if (bytes == 0) return;
     const auto at = std::ranges::find_if(kernels_, [&](const Kernel& k) { return k.name == name; });
@@ -367,7 +367,7 @@ class Table {
       from_gpu("activations spilled", off_device(i.written_bytes));
       return to_gpu("activations fetched", off_device(i.read_bytes));
     }
-    if (i.what == parallel::What::activations) return;  // copied between host memory and the disk only
+    if (i.what == parallel::What::activations) return;  // spilled activations are copied only between host memory and the disk
     if (i.op == Op::Fetch) to_gpu(i.what == parallel::What::weights ? "weights fetched" : "gradients fetched", off_device(i.read_bytes));
     if (i.op == Op::Evict) from_gpu("gradients evicted", off_device(i.written_bytes));
   }

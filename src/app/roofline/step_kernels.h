@@ -1,6 +1,6 @@
-// Lists the kernels of a training step on a GPU, with the FLOPs and bytes of each: the table from which the roofline is made. The list
-// mirrors src/ops and src/kernels, with one entry for each kernel that passes over memory. When a kernel is removed there, its entry must
-// be removed here. Pure functions.
+// Lists the kernels of a training step on a GPU, with the FLOPs and bytes of each, as the table from which the
+// roofline is made. The list mirrors src/ops and src/kernels, with one entry for each kernel that passes over
+// memory. When a kernel is removed there, its entry must be removed from this list. All functions are pure.
 #pragma once
 #include <vector>
 

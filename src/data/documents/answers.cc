@@ -16,13 +16,13 @@ bool is_assistant(const Json& message) { return message.value("role", "") == "as
 
 bool is_left_out(const Row& row, size_t message) { return !row.left_out.empty() && row.left_out[message] != 0; }
 
-// Returns the bytes of the rendered text that the message with index `m` adds. They begin after the conversation before that message,
-// rendered with the generation prompt, and end with the conversation that includes it.
+// Returns the bytes of the rendered text that the message with index `m` adds. The text of the conversation before
+// that message, rendered with the generation prompt, comes first; the bytes after it belong to the message.
 ByteRange added_by(size_t m, const ChatTemplate& chat, const Json& variables, const Row& row, const std::string& text,
                    const std::string& where) {
   Json with = Json::array();
   for (size_t i = 0; i < m; ++i) with.push_back((*row.messages)[i]);
-  // If the assistant's message is the first one, no conversation precedes it.
+  // If the assistant's message is the first one, no conversation comes before it.
   const std::string prompt = m == 0 ? "" : chat.render(with, variables, true).text;
   with.push_back((*row.messages)[m]);
   const std::string answered = chat.render(with, variables, false).text;
@@ -46,7 +46,7 @@ std::vector<ByteRange> answers_in(const ChatTemplate& chat, const Json& variable
     if (is_assistant((*row.messages)[m])) said.push_back(m);
   }
   std::vector<ByteRange> found, out;
-  if (blocks && said.size() == rendered.assistant.size()) {  // each assistant message has one generation block
+  if (blocks && said.size() == rendered.assistant.size()) {  // true if each assistant message has one generation block
     for (size_t i = 0; i < said.size(); ++i) {
       if (!is_left_out(row, said[i])) found.push_back(rendered.assistant[i]);
     }

@@ -7,12 +7,12 @@
 
 #include "base/error.h"
 #include "base/thread_pool.h"
-#include "data/file.h"
+#include "data/files/file.h"
 
 namespace spillway::data {
 namespace {
 
-// Bytes of a piece that is hashed by itself; if this number changed, the hash of every file would change.
+// The bytes of a piece that is hashed by itself. If this number changed, the hash of every file would change.
 constexpr i64 kHashedBytes = 4 * kMiB;
 constexpr size_t kHashBytes = 32;
 

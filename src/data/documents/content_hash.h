@@ -1,4 +1,4 @@
-// BLAKE2b-256 (RFC 7693) hashes of files and of lists of texts, used to recognise equal contents. Thread-safe.
+// Computes BLAKE2b-256 hashes (RFC 7693) of files and of lists of texts, used to recognise equal contents. Thread-safe.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -10,8 +10,8 @@ namespace spillway::data {
 /// fields never hash the same bytes.
 std::string hash_of_fields(const std::vector<std::string>& fields);
 
-/// Returns a hash of a file as 64 hex digits. It is computed from the file's size and from the hashes of its pieces, which `threads`
-/// threads compute. Throws Error(data) or Error(io) if the file cannot be read.
+/// Returns a hash of a file as 64 hex digits. The hash is computed from the file's size and from the hashes of
+/// its pieces, which `threads` threads compute. Throws Error(data) or Error(io) if the file cannot be read.
 std::string hash_of_file(const std::filesystem::path& path, int threads);
 
 }  // namespace spillway::data

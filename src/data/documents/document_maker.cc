@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "data/chat/token_mask.h"
 #include "data/documents/answers.h"
+#include "data/template/token_mask.h"
 
 namespace spillway::data {
 namespace {
@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
   throw Error(ErrorCode::data, fmt::format("[data] {}: {}", where, what));
 }
 
-// Returns the text that the tokenizer encodes as the token `id` alone, or "" if there is no such text.
+// Returns the text that the tokenizer encodes as the single token `id`, or "" if there is no such text.
 std::string text_of(const Tokenizer& tokenizer, std::optional<i32> id) {
   const std::string text = id ? tokenizer.token(*id) : "";
   return tokenizer.encode(text) == std::vector{id.value_or(0)} ? text : "";
@@ -42,8 +42,8 @@ Around DocumentMaker::around_texts() const {
           {empty.ids.begin() + static_cast<i64>(before), empty.ids.end()}};
 }
 
-// Appends the end token, unless the document already ends with an end token that is a target. Then adds the tokens that the tokenizer puts
-// around a text, at the beginning of the document and after the end token.
+// Appends the end token, unless the document already ends with an end token that is a target. Then adds the
+// tokens that the tokenizer puts around a text: some at the beginning of the document, some after the end token.
 void DocumentMaker::put_around(Document& document) const {
   const auto put = [&](std::vector<i32>::iterator at, std::span<const i32> ids, u8 counted) {
     document.counted.insert(document.counted.begin() + (at - document.ids.begin()), ids.size(), counted);

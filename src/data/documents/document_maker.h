@@ -7,37 +7,37 @@
 #include <string>
 #include <vector>
 
-#include "data/chat/chat_template.h"
 #include "data/rows/row.h"
+#include "data/template/chat_template.h"
 #include "data/tokenizer/tokenizer.h"
 
 namespace spillway::data {
 
-/// Says which tokens are targets of the loss. With `by_layout` it depends on the row's layout: in a text all tokens, in a prompt with
-/// completion the completion, in a conversation the assistant's messages, and in a row of tokens the labelled ones.
+/// Selects which tokens are targets of the loss. `by_layout` decides by the row's layout: in a text all tokens, in a prompt
+/// with completion the completion, in a conversation the assistant's messages, and in a row of tokens the labelled ones.
 enum class LossOn : u8 { by_layout, all, completion, assistant };
 
 struct Document {
   std::vector<i32> ids;
-  std::vector<u8> counted;  // 1 if the token is a target; the document's first token never is
-  // For a row into which several documents were already packed: the positions at which the documents after the first begin, ascending and
-  // without 0. The tokens at these positions are no targets.
+  std::vector<u8> counted;  // for each token, 1 if it is a target; the first token of a document never is
+  // The positions at which the documents after the first begin, ascending and without 0, if the
+  // row of data already packs several documents. The tokens at these positions are no targets.
   std::vector<u32> begins{};
   std::vector<std::string> unread{};  // keys of the line that this program does not use (Row::unread)
 };
 
 struct DocumentOptions {
-  std::optional<RowLayout> layout;  // if it has no value, the layout of each line is recognised by its keys
+  std::optional<RowLayout> layout;  // the layout of all lines; without a value, each line's layout is recognised by its keys
   LossOn loss_on = LossOn::by_layout;
-  // The token to append to each text and completion that does not end with it. Conversations do not get it: their chat template writes
-  // their end.
+  // The token to append to each text and completion that does not end with it.
+  // Conversations do not get this token: their chat template writes their end.
   std::optional<i32> end_token;
 };
 
 class DocumentMaker {
  public:
-  /// `chat` is the template of conversations, and `variables` holds the values that the template reads (special_token_variables). If `chat`
-  /// has no value, make() refuses conversations.
+  /// Creates a maker. `chat` is the template of conversations, and `variables` holds the values that the
+  /// template reads (special_token_variables). If `chat` has no value, make() refuses conversations.
   DocumentMaker(std::shared_ptr<const Tokenizer> tokenizer, std::optional<ChatTemplate> chat,
                 std::shared_ptr<const nlohmann::ordered_json> variables, const DocumentOptions& options);
   ~DocumentMaker();
@@ -47,11 +47,11 @@ class DocumentMaker {
   /// the completion if it shares a byte with it, even if the token also holds the end of the prompt. This agrees with TRL's SFTTrainer,
   /// where the completion begins at the first token that differs between the prompt alone and the prompt with its completion.
   ///
-  /// A conversation becomes the text that the chat template writes; the tokenizer's own special tokens are not added. The targets are the
-  /// template's generation blocks. If it has no such blocks, they are what each assistant message adds to the conversation before it, where
-  /// that conversation is rendered with the generation prompt. Rows of tokens are taken unchanged, without an end token. Throws Error(data)
-  /// with file and line if the line is not a valid row, if the template raises an error, or if a later message changes how earlier messages
-  /// are rendered.
+  /// A conversation becomes the text that the chat template writes; the tokenizer's own special tokens are not added. The targets are
+  /// the template's generation blocks. If the template has no such blocks, the targets are what each assistant message adds to the
+  /// conversation before it, where that conversation is rendered with the generation prompt. Rows of tokens are taken unchanged, without
+  /// an end token. Throws Error(data) with file and line if the line is not a valid row, if the template raises an error, or if a later
+  /// message changes how earlier messages are rendered.
   Document make(std::string_view line, const std::string& file, i64 line_number) const;
 
   /// Returns the tokens that are put before and after each text, including the end token.

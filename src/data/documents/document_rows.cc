@@ -99,7 +99,7 @@ class DocumentRows final : public TextRows {
     return unpacked_documents(std::ssize(lengths));
   }
 
-  // Counts the targets of a document, given its tokens as the prepared file stores them. The first token is never a target.
+  // Counts the targets of a document, given its tokens as PreparedFile stores them. The first token is never a target.
   static i64 targets_in(std::span<const u32> words) {
     return std::count_if(words.begin() + 1, words.end(), [](u32 word) { return (word & PreparedFile::kNoTarget) == 0; });
   }

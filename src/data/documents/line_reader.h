@@ -5,17 +5,17 @@
 #include <memory>
 #include <string>
 
-#include "data/file.h"
+#include "data/files/file.h"
 
 namespace spillway::data {
 
-/// Limits on the bytes of a line of plain text and of a row of JSON Lines. A larger row would take gigabytes of memory while it is
-/// tokenized.
+/// The limits on the bytes of a line of plain text and of a row of JSON
+/// Lines. A larger row would take gigabytes of memory while it is tokenized.
 constexpr i64 kMostLineBytes = 256 * kMiB, kMostRowBytes = 64 * kMiB;
 
 class LineReader {
  public:
-  /// Throws Error(data) if the file cannot be opened.
+  /// Opens the file. Throws Error(data) if it cannot be opened.
   explicit LineReader(const std::filesystem::path& path, i64 most_line_bytes = kMostLineBytes);
   ~LineReader();
   LineReader(const LineReader&) = delete;

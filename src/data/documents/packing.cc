@@ -9,7 +9,7 @@
 namespace spillway::data {
 namespace {
 
-// A set of numbers from 0 to n - 1. It finds the smallest element that is at least a given number in O(log64 n).
+// A set of numbers from 0 to n - 1. NumberSet finds the smallest element that is at least a given number in O(log64 n).
 class NumberSet {
  public:
   explicit NumberSet(i64 n) {
@@ -26,7 +26,7 @@ class NumberSet {
       x /= 64;
     }
   }
-  // Returns the smallest element that is at least x, or -1 if there is none.
+  // Returns the smallest element of the set that is at least x, or -1 if there is none.
   i64 least_from(i64 x) const {
     for (size_t l = 0; l < levels_.size(); ++l) {
       const auto& level = levels_[l];
@@ -65,8 +65,8 @@ PackedRows pack_documents(std::span<const u32> lengths, i64 row_tokens) {
   check_lengths(lengths, row_tokens);
   constexpr u32 kNone = ~u32{0};
   std::vector<u32> row_of(lengths.size());
-  // For each amount of free room, the row with that room that was changed last. `before` links it to the next of the rows with the same
-  // room.
+  // `last` holds, for each number of free tokens, the row with so many free tokens that
+  // was changed last. `before` links that row to the next row with as many free tokens.
   std::vector<u32> last(static_cast<size_t>(row_tokens) + 1, kNone), before;
   NumberSet rooms(row_tokens + 1);
   const std::vector<u32> order = longest_first(lengths, row_tokens);

@@ -15,10 +15,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Version of the rules that turn lines into documents. A cached file that was made under an older version is not used.
+// The version of the rules that turn lines into documents. A cached file that was made under an older version is not used.
 constexpr u32 kVersion = 3;
 constexpr size_t kBatchBytes = 1 << 20, kPieceBytes = 1 << 22;
-// Largest text that is tokenized whole, because the tokenizer gives no position at which the text may be cut.
+// The largest text that may be tokenized whole, which is done when the tokenizer gives no position at which the text may be cut.
 constexpr i64 kMostWholeText = 256 * kMiB;
 
 bool has_ending(const fs::path& path, std::string_view kind) {
@@ -56,7 +56,7 @@ struct Lines {
 // Tokenizes JSON Lines. The lines are read in batches, and each batch is divided among the threads. The documents are written in the order
 // of the lines.
 void prepare_rows(const fs::path& path, const DocumentMaker& maker, const PreparationOptions& options, PreparedWriter& writer) {
-  // Limit on the bytes of lines that are held in memory at once. While a row is tokenized, it takes six times its bytes.
+  // The limit on the bytes of lines that are held in memory at once. A row takes six times its bytes while it is tokenized.
   constexpr size_t kMostBytesInHand = 32 * kMiB;
   LineReader reader(path, kMostRowBytes);
   ThreadPool pool(options.threads);
@@ -113,7 +113,7 @@ void prepare_text(const fs::path& path, const DocumentMaker& maker, const Prepar
 bool is_json_lines(const fs::path& path) { return has_ending(path, ".jsonl"); }
 bool is_plain_text(const fs::path& path) { return fs::is_directory(path) || has_ending(path, ".txt"); }
 
-// Cuts the text into pieces, only at positions where the tokenizer allows it, and encodes the pieces.
+// Cuts the text into pieces, only at positions at which the tokenizer allows a cut, and encodes the pieces.
 void tokenize_text(const fs::path& path, const Tokenizer& tokenizer, std::optional<i32> end_token, const PreparationOptions& options,
                    const std::function<void(std::span<const i32>)>& sink) {
   ThreadPool pool(options.threads);
@@ -160,7 +160,9 @@ void tokenize_text(const fs::path& path, const Tokenizer& tokenizer, std::option
         options.progress(name, reader.bytes_read(), reader.file_bytes());
       }
     }
-    // The line reader removes the "\n" at the end of each line, but that "\n" is part of the text.
+    // The line reader removes the "
+    // " at the end of each line, but that "
+    // " is part of the text, so it is added again.
     if (!first && reader.ended_with_line_end()) text += '\n';
     pieces.push_back(std::move(text));
     encode();

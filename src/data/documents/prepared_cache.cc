@@ -17,8 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kKept = 2;  // number of files that are kept for each source
-// Number of digits of the source's hash in a file name. If two sources have the same digits, they share the limit of kKept files; nothing
-// else goes wrong.
+// The number of digits of the source's hash in a file name. If two sources have
+// equal digits, they share the limit of kKept files; nothing else goes wrong.
 constexpr size_t kIdDigits = 16;
 
 std::string id_of(const fs::path& source) {
@@ -36,7 +36,7 @@ std::vector<fs::path> files_in(const fs::path& folder, const std::string& begin,
   return files;
 }
 
-// Returns true if a process has the file open: each PreparedFile holds a lock on its file.
+// Returns true if a process has the file open. This is known because each PreparedFile holds a lock on its file.
 bool is_open_somewhere(const fs::path& file) {
   const int descriptor = ::open(file.c_str(), O_RDWR | O_CLOEXEC);
   if (descriptor < 0) return true;
@@ -65,7 +65,7 @@ PreparedCache::PreparedCache(fs::path folder, fs::path source, std::string conte
   }
   waits("");
   turn_->sign(descriptor_, lock_file_);
-  Beside::remove_left(folder_);  // safe, because only the holder of the cache's lock creates files here
+  Beside::remove_left(folder_);  // no live writer is disturbed, because only the holder of the cache's lock creates files in the folder
 }
 
 PreparedCache::~PreparedCache() {

@@ -1,6 +1,6 @@
-// PreparedCache manages the folder of tokenized files. Each file is identified by its source and by a hash of everything that its tokens
-// depend on. Only the process that holds the folder's lock works in the folder; others wait. For each source the two most recently used
-// files are kept. An object is used by one thread.
+// PreparedCache manages the folder of tokenized files. Each file is identified by its source and by a hash of
+// everything that its tokens depend on. Only the process that holds the folder's lock works in the folder;
+// others wait. For each source the two most recently used files are kept. An object is used by one thread.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -25,13 +25,13 @@ class PreparedCache {
   PreparedCache(const PreparedCache&) = delete;
   PreparedCache& operator=(const PreparedCache&) = delete;
 
-  /// Returns a file with the same hash `contents`, whether it was made from this source or from another. Returns null if there is no such
-  /// file or if it is damaged.
+  /// Returns a file whose contents have the hash `contents`, whether it was made from this
+  /// source or from another. Returns null if there is no such file or if it is damaged.
   std::unique_ptr<PreparedFile> find() const;
   /// Returns the path at which the caller must write a new file.
   std::filesystem::path file() const;
-  /// Opens the new file, which must be complete. Then removes all but the two most recently used files of the source, except files that a
-  /// process has open. On a filesystem without flock nobody can tell which files are open, so none is removed.
+  /// Opens the new file, which must be complete. Then removes all but the two most recently used files of the source, except
+  /// files that a process has open. On a filesystem without flock it is not known which files are open, so none is removed.
   std::unique_ptr<PreparedFile> keep();
 
  private:

@@ -16,8 +16,8 @@ namespace spillway::data {
 namespace {
 
 constexpr i64 kHeaderBytes = 128;
-// Number of tokens that share a checksum. The number is small because reading a row means reading every group of tokens that it touches,
-// whole.
+// The number of tokens that share a checksum. It is small because reading
+// a row means reading every group of tokens that it touches, whole.
 constexpr size_t kSummed = 2048;
 constexpr size_t kPending = 8 * kSummed;
 constexpr std::array<char, 8> kMagic{'S', 'P', 'W', 'D', 'O', 'C', 'S', '\3'};

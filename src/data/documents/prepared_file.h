@@ -10,7 +10,7 @@
 //   sums    u32 for every 2,048 tokens, the last group may be shorter: their CRC32C
 //   unread  a JSON object: the keys of lines that are not used, each with the number of lines that have it
 //
-// Errors: Error(data) if a file is not of this format or is damaged. Tokens are verified against their checksums whenever they are read.
+// Throws Error(data) if a file is not of this format or is damaged. Tokens are verified against their checksums whenever they are read.
 #pragma once
 #include <map>
 #include <optional>
@@ -19,35 +19,35 @@
 #include <vector>
 
 #include "base/file_lock.h"
-#include "data/beside.h"
 #include "data/documents/document_maker.h"
-#include "data/file.h"
-#include "data/token_source.h"
+#include "data/files/beside.h"
+#include "data/files/file.h"
+#include "data/tokens/token_source.h"
 
 namespace spillway::data {
 
 struct PreparedCounts {
   i64 documents = 0, tokens = 0, least_vocabulary = 0;
   i64 lines = 0, bad_lines = 0, without_targets = 0;
-  /// For each key that is not used, the number of lines that have it. From the 33rd different key on, the keys are counted together, under
-  /// kOtherKeys.
+  /// The number of lines that have a key which is not used, for each such key. From
+  /// the 33rd different key on, the keys are counted together, under kOtherKeys.
   std::map<std::string, i64> unread{};
 };
 inline constexpr const char* kOtherKeys = "others";
 
 class PreparedWriter {
  public:
-  /// Writes the file under a temporary name next to `path`. finish() renames it to `path` and replaces a file that is there.
+  /// Writes the file under a temporary name next to `path`. finish() renames it to `path` and replaces an existing file at `path`.
   explicit PreparedWriter(const std::filesystem::path& path);
 
   /// Adds a document. A document that has no target after its first token is left out and counted in without_targets.
   void add(const Document& document);
-  /// Adds tokens to the current document of plain text; all of them are targets. end_text() ends the document. If the document has no
-  /// tokens then, it is not added.
+  /// Adds tokens to the current document of plain text; all of them are targets.
+  /// end_text() ends the document. A document without tokens is not added.
   void add_text(std::span<const i32> ids);
   void end_text();
   PreparedCounts& counts() { return counts_; }
-  /// Moves the file to its final path, on stable storage.
+  /// Moves the finished file to its final path, on stable storage.
   void finish();
 
  private:
@@ -61,8 +61,8 @@ class PreparedWriter {
   i64 flushed_ = 0;
 };
 
-/// Reads a prepared file. While it is open, it holds a shared flock on the file, so that no process removes the file. Thread-safe. As a
-/// TokenSource it is the concatenation of all documents.
+/// Reads a file of tokenized documents. An open PreparedFile holds a shared flock on the file, so that
+/// no process removes the file. Thread-safe. As a TokenSource it is the concatenation of all documents.
 class PreparedFile final : public TokenSource {
  public:
   explicit PreparedFile(const std::filesystem::path& path, std::string name);
@@ -72,8 +72,8 @@ class PreparedFile final : public TokenSource {
   void read(i64 begin, std::span<i32> out) const override;
 
   i64 document_tokens(i64 document) const { return end(document) - begin(document); }
-  /// For a document that was already packed from several: returns the positions within it at which the documents after the first begin,
-  /// ascending.
+  /// Returns the positions within a document at which packed documents after the first begin,
+  /// ascending. The list is empty unless the row of data already packed several documents.
   std::vector<i64> inner_begins(i64 document) const;
   bool came_packed() const { return !begins_.empty(); }
   /// Reads the document's first out.size() tokens as they are stored: the token's id, with bit kNoTarget set if the token is no target.

@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "data/file.h"
+#include "data/files/file.h"
 
 namespace spillway::data {
 namespace {
@@ -15,22 +15,19 @@ namespace fs = std::filesystem;
 
 struct CifarKind {
   const char* name;
-  i64 classes, class_at;  // class_at: index of the class byte within a record
+  i64 classes, class_at;  // class_at is the index of the class byte within a record
   const char* names;      // name of the file that holds the names of the classes
   i64 record_bytes() const { return class_at + 1 + i64{3} * 32 * 32; }
 };
 constexpr CifarKind kCifar10{"CIFAR-10", 10, 0, "batches.meta.txt"}, kCifar100{"CIFAR-100", 100, 1, "fine_label_names.txt"};
 
-// Reads class names, one per line. Returns them only if the file has a valid name for every class; otherwise returns an empty list.
+// Reads class names, one per line. If the file does not have a valid name for every class, returns an empty list.
 std::vector<std::string> names_in(const fs::path& file, i64 classes) {
   std::vector<std::string> names;
   constexpr i64 kMostBytes = 64 * kKiB;
   std::error_code unseen;
   if (!fs::is_regular_file(file, unseen)) return {};
-  const File list = File::open(file);
-  std::string text(static_cast<size_t>(std::min(list.size_bytes(), kMostBytes)), ' ');
-  list.read(0, std::as_writable_bytes(std::span(text)));
-  std::istringstream lines(text);
+  std::istringstream lines(File::open(file).text(kMostBytes));
   for (std::string line; std::getline(lines, line);) {
     if (line.ends_with('\r')) line.pop_back();
     if (!line.empty() && std::ranges::all_of(line, [](char c) { return c >= ' ' && c <= '~'; })) names.push_back(line);

@@ -1,11 +1,11 @@
-// Reads CIFAR-10 and CIFAR-100 in their binary versions (Krizhevsky 2009; https://www.cs.toronto.edu/~kriz/cifar.html). A record consists
-// of a class byte and 3 x 32 x 32 pixel bytes. In CIFAR-100, another byte, the coarse class, precedes the class byte. Only the fine class
-// in the class byte is used here.
+// Reads CIFAR-10 and CIFAR-100 in their binary versions (Krizhevsky 2009;
+// https://www.cs.toronto.edu/~kriz/cifar.html). A record consists of a class byte and 3 x 32 x 32 pixel bytes. In
+// CIFAR-100, another byte, the coarse class, precedes the class byte. Only the fine class in the class byte is used.
 #pragma once
 #include <filesystem>
 #include <memory>
 
-#include "data/image_source.h"
+#include "data/loader/image_source.h"
 
 namespace spillway::data {
 

@@ -7,9 +7,9 @@
 namespace spillway::data {
 namespace {
 
-// Weights for scaling a line of `from` pixels to `to` pixels. They cover the output pixels [first, first + count). For each output pixel
-// there is the index of its first input pixel, and the weights of that one and the pixels after it. Weights are integers in units of 2^-22,
-// as in Pillow.
+// The weights for scaling a line of `from` pixels to `to` pixels. They cover the output pixels
+// [first, first + count). For each output pixel there is the index of its first input pixel, and the
+// weights of that pixel and of those after it. Weights are integers in units of 2^-22, as in Pillow.
 struct LineWeights {
   LineWeights(i64 from, i64 to, i64 first, i64 count) {
     const double scale = static_cast<double>(from) / static_cast<double>(to), reach = std::max(scale, 1.0);

@@ -23,7 +23,7 @@ Gunzip::Gunzip(const File& file) : file_(file), state_(std::make_unique<State>()
 
 Gunzip::~Gunzip() { inflateEnd(&state_->stream); }
 
-// Decompresses up to into.size() bytes and returns their number. It returns 0 only at the end of the data.
+// Decompresses up to into.size() bytes and returns their number. The number is 0 only at the end of the data.
 size_t Gunzip::some(std::span<u8> into) {
   z_stream& z = state_->stream;
   const auto most = static_cast<uInt>(std::min<size_t>(into.size(), size_t{1} << 30));

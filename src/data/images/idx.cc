@@ -6,7 +6,7 @@
 #include <array>
 
 #include "base/error.h"
-#include "data/file.h"
+#include "data/files/file.h"
 #include "data/images/gunzip.h"
 #include "data/images/picture.h"
 
@@ -79,7 +79,7 @@ class IdxFile {
   File file_;
   i64 header_bytes_, body_bytes_ = 0;
   std::array<i64, 3> extents_{};
-  std::vector<u8> unpacked_;  // decompressed contents if the file is a .gz; else empty
+  std::vector<u8> unpacked_;  // the decompressed contents if the file is a .gz; otherwise empty
 };
 
 class Idx final : public ImageSource {

@@ -7,13 +7,13 @@
 #include <memory>
 #include <optional>
 
-#include "data/image_source.h"
+#include "data/loader/image_source.h"
 
 namespace spillway::data {
 
 bool is_idx_images(const std::filesystem::path& file);
-/// Returns the file of images in a folder, if there is one. It is train-images-idx3-ubyte, or for validation (Split::held_out)
-/// t10k-images-idx3-ubyte, with or without .gz.
+/// Returns the file of images in a folder, if there is one. The file is train-images-idx3-ubyte,
+/// or for validation (Split::held_out) t10k-images-idx3-ubyte, with or without .gz.
 std::optional<std::filesystem::path> idx_images_in(const std::filesystem::path& folder, Split split);
 /// Opens a file of images and the file of labels next to it. Compressed files are decompressed into memory once. Throws Error(data) if a
 /// header is invalid or does not match the file's size, if there are not as many labels as images, or if a file is damaged.

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "base/utf8.h"
-#include "data/file.h"
+#include "data/files/file.h"
 #include "data/images/picture.h"
 
 namespace spillway::data {
@@ -20,7 +20,7 @@ constexpr size_t kMostClasses = 1'000'000;
 
 bool is_hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
 
-// Returns, in byte order, the names of the entries of `folder`: of its sub-folders if `folders` is true, else of its files.
+// Returns, in byte order, the names of the entries of `folder`: of its sub-folders if `folders` is true, and of its files otherwise.
 std::vector<std::string> names_in(const fs::path& folder, bool folders) {
   std::vector<std::string> names;
   std::error_code error;
@@ -98,7 +98,7 @@ class ImageFolder final : public ImageSource {
   const fs::path folder_;
   const std::string name_;
   std::vector<std::string> files_;
-  std::vector<i64> firsts_;  // by class: index of the class's first file
+  std::vector<i64> firsts_;  // for each class, the index of its first file
   ImageFormat format_;
 };
 

@@ -6,16 +6,16 @@
 #include <memory>
 #include <optional>
 
-#include "data/image_source.h"
+#include "data/loader/image_source.h"
 
 namespace spillway::data {
 
 /// Returns true if the folder has sub-folders.
 bool is_image_folder(const std::filesystem::path& folder);
-/// Opens the folder. All images are scaled to one format. If `wanted` is given, it is that format, which a model reads. Otherwise the
-/// images are `side` x `side`, or without `side` of the first image's size, and they are RGB if any image is in colour. File names are kept
-/// in memory. Pixels are not read here; image headers are read only if the format depends on them. Throws Error(data) if a class has no
-/// image, if an image is of an unsupported kind, or if a class name is not UTF-8.
+/// Opens the folder. All images are scaled to one format. If `wanted` is given, that is the format, which a model reads.
+/// Otherwise the images are `side` x `side`, or without `side` of the first image's size, and they are RGB if any image is
+/// in colour. File names are kept in memory. Pixels are not read yet; image headers are read only if the format depends on
+/// them. Throws Error(data) if a class has no image, if an image is of an unsupported kind, or if a class name is not UTF-8.
 std::unique_ptr<ImageSource> open_image_folder(const std::filesystem::path& folder, std::optional<i64> side, const ImageFormat* wanted);
 
 }  // namespace spillway::data

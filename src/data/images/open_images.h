@@ -4,13 +4,14 @@
 #include <memory>
 #include <optional>
 
-#include "data/image_source.h"
+#include "data/loader/image_source.h"
 
 namespace spillway::data {
 
 /// The requirements that images must meet when they are opened.
 struct ImageWish {
-  // For image folders, the side in pixels to which images are scaled. If it has no value, the size of the folder's first image is used.
+  // The side in pixels to which the images of an image folder are scaled.
+  // If `side` has no value, the size of the folder's first image is used.
   std::optional<i64> side;
   // The format that a model reads. A source may have fewer classes than the model. If both have class names, the names must agree.
   std::optional<ImageFormat> format;

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "data/file.h"
+#include "data/files/file.h"
 
 namespace spillway::data {
 namespace {
@@ -22,7 +22,7 @@ constexpr i64 kMostFileBytes = 256 * kMiB;
   throw Error(ErrorCode::data, fmt::format("[data] {}: expected {}, got {}", file, expected, got));
 }
 
-// Throws if a picture of this size is too large. It is called before memory is allocated for the picture.
+// Throws if a picture of this size is too large. The readers call it before they allocate memory for the picture.
 void check_size(const std::string& file, i64 height, i64 width) {
   if (height >= 1 && width >= 1 && height <= kMostSide && width <= kMostSide && height * width <= kMostPixels) return;
   refuse(file, fmt::format("a picture of at most {} x {} and {} pixels", kMostSide, kMostSide, kMostPixels),
@@ -39,7 +39,8 @@ Picture decode_png(std::span<const u8> bytes, const std::string& file, Part part
   Picture picture{image.height, image.width, image.format & PNG_FORMAT_FLAG_COLOR ? 3 : 1, {}};
   check_size(file, picture.height, picture.width);
   if (part == Part::header) return picture;
-  // Decode with an alpha channel, and drop that channel below. Without an alpha channel, libpng would blend the pixels with a background.
+  // The picture is decoded with an alpha channel, which the code below drops.
+  // Without an alpha channel, libpng would blend the pixels with a background.
   image.format = picture.channels == 3 ? PNG_FORMAT_RGBA : PNG_FORMAT_GA;
   std::vector<u8> pixels(PNG_IMAGE_SIZE(image));
   if (!png_image_finish_read(&image, nullptr, pixels.data(), 0, nullptr)) damaged();

@@ -1,5 +1,5 @@
-// Reads conversations in four formats: OpenAI's fine-tuning format, TRL's, ShareGPT's and LLaMA-Factory's. Each becomes the messages and
-// variables that a chat template expects.
+// Reads conversations in four formats: OpenAI's fine-tuning format, TRL's, ShareGPT's and
+// LLaMA-Factory's. Each format becomes the messages and variables that a chat template expects.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ constexpr std::pair<const char*, const char*> kSpeakers[] = {
     {"chatgpt", "assistant"}, {"bing", "assistant"},   {"bard", "assistant"}, {"function_call", "assistant"},
     {"system", "system"},     {"observation", "tool"}, {"tool", "tool"}};
 
-// Parameters of transformers' apply_chat_template that are not variables of a template, so a row may not set them.
+// The parameters of transformers' apply_chat_template that are not variables of a template, so a row may not set them.
 constexpr std::array kNoVariables = {"messages",
                                      "conversation",
                                      "add_generation_prompt",
@@ -35,7 +35,7 @@ constexpr std::array kNoVariables = {"messages",
                                      "truncation",
                                      "processor_kwargs"};
 
-// Returns the row's list of tools. The list may also be written as a JSON text. Returns nothing if it is missing, null or "".
+// Returns the row's list of tools. The list may also be written as a JSON text. Returns nothing if the key `tools` is missing, null or "".
 std::optional<Json> tools_of(const JsonLine& line) {
   const Json* value = line.given("tools");
   if (!value || (value->is_string() && value->get_ref<const std::string&>().empty())) return {};

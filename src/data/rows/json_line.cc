@@ -14,7 +14,7 @@ namespace {
 
 constexpr i64 kMaxId = std::numeric_limits<i32>::max();
 
-// Extracts the explanation from a message of the JSON parser. It follows the error number and the position.
+// Extracts the explanation from a message of the JSON parser. The explanation comes after the error number and the position.
 std::string reason(const std::string& what) {
   const size_t at = what.rfind(" - ");
   const std::string tail = at == what.npos ? "" : what.substr(at + 3);
@@ -44,7 +44,7 @@ std::string JsonLine::shown(const Json& value) {
 }
 
 void JsonLine::reject(size_t byte, const std::string& what) const {
-  const std::string place = line_and_column(line_, byte + 1);  // "line 1, column C"
+  const std::string place = line_and_column(line_, byte + 1);  // the text "line 1, column C"
   throw Error(ErrorCode::data, fmt::format("[data] {}, line {}{}: {}", file_, number_, place.substr(place.find(',')), what));
 }
 

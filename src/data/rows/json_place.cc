@@ -13,8 +13,8 @@ class Walker {
 
   size_t at() const { return at_; }
 
-  // Moves to the value under a key or an index. If there is no such value, it returns false and the position stays that of the enclosing
-  // value.
+  // Moves to the value under a key or an index. If there is no such value,
+  // returns false, and the position stays that of the enclosing value.
   bool enter(const std::variant<std::string, size_t>& step) {
     const size_t begin = at_;
     const auto* key = std::get_if<std::string>(&step);

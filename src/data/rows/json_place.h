@@ -7,11 +7,11 @@
 
 namespace spillway::data {
 
-/// The path from the outermost level to a value: for each level an object key or a list index.
+/// A path from the outermost level to a value: for each level an object key or a list index.
 using JsonPath = std::vector<std::variant<std::string, size_t>>;
 
-/// Returns the byte at which the value under `path` begins. If there is no such value, it returns the position of the innermost existing
-/// value that the path passes through. `json` must be valid JSON.
+/// Returns the byte at which the value under `path` begins. If there is no such value, returns the
+/// position of the innermost existing value that the path passes through. `json` must be valid JSON.
 size_t json_place(std::string_view json, const JsonPath& path);
 
 }  // namespace spillway::data

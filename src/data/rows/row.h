@@ -1,6 +1,6 @@
-// Parses lines of fine-tuning data. Each line is a JSON object in one of six known layouts. A row is what is read from it: a text, a prompt
-// with its completion, a conversation for the chat template, or a list of token ids that another program made. Thread-safe: values and pure
-// functions.
+// Parses lines of fine-tuning data. Each line is a JSON object in one of six known layouts. A row is
+// what is read from a line: a text, a prompt with its completion, a conversation for the chat
+// template, or a list of token ids that another program made. Thread-safe: values and pure functions.
 #pragma once
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -21,27 +21,28 @@ enum class RowLayout : u8 { text, completion, messages, alpaca, sharegpt, tokens
 /// Returns the layout of that name, or nothing for an unknown name.
 std::optional<RowLayout> row_layout(std::string_view name);
 
-/// A prompt and the answer that follows it.
+/// An exchange in a conversation: a prompt and the answer that follows it.
 struct Exchange {
   std::string prompt, completion;
 };
 
 struct Row {
   RowLayout layout = RowLayout::text;
-  std::string text;                                           // layout `text`
+  std::string text;                                           // the text of layout `text`
   std::vector<Exchange> history{};                            // layout `alpaca`: the exchanges that precede the prompt, in order
-  std::string prompt, completion;                             // layouts `completion` and `alpaca`
+  std::string prompt, completion;                             // the prompt and completion of the layouts `completion` and `alpaca`
   std::shared_ptr<const nlohmann::ordered_json> messages{};   // layouts `messages` and `sharegpt`: [{"role", "content"}…], not empty
   std::shared_ptr<const nlohmann::ordered_json> variables{};  // the row's template variables (tools, documents…), or null
   std::vector<u8> left_out{};                                 // for each message, 1 if it is excluded from the loss; may be empty
   std::vector<i32> ids{};                                     // layout `tokens`: the ids that attention_mask keeps, at least one
   std::vector<u8> counted{};                                  // layout `tokens`: for each token, 1 if its label is not -100
   std::vector<u32> begins{};                                  // layout `tokens`: where further documents begin, ascending, without 0
-  // Keys that this program does not use and whose value is not null; a key of the conversation's items appears as "conversations[].KEY".
+  // The keys that this program does not use and whose value is not null.
+  // A key of the conversation's items appears as "conversations[].KEY".
   std::vector<std::string> unread{};
 };
 
-/// Returns `variables` together with the row's own variables. If both have the same name, the row's value is used.
+/// Returns `variables` together with the row's own variables. If a name occurs in both, the row's value is used.
 nlohmann::ordered_json with_variables(const nlohmann::ordered_json& variables, const Row& row);
 
 /// Parses one line, given without its "\n". If `layout` has no value, the layout is recognised by the line's keys. A message with

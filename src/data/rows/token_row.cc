@@ -10,7 +10,7 @@ namespace {
 
 constexpr i64 kNotCounted = -100;  // a token with this label does not contribute to the loss: PyTorch's ignore_index
 
-// Reads the list under `key`, which must have one number for each token. Returns an empty list if the key is missing.
+// Reads the list under `key`, which must have one number for each token. Returns an empty list if `key` is missing.
 std::vector<i64> beside_tokens(const JsonLine& line, const char* key, size_t tokens, i64 least, bool booleans = false) {
   if (!line.given(key)) return {};
   std::vector<i64> values = line.numbers(key, least, booleans);
@@ -19,7 +19,7 @@ std::vector<i64> beside_tokens(const JsonLine& line, const char* key, size_t tok
   return values;
 }
 
-// Reads the list under `key`, which must have 0 or 1 for each token. Returns an empty list if the key is missing.
+// Reads the list under `key`, which must have 0 or 1 for each token. Returns an empty list if `key` is missing.
 std::vector<i64> mask_beside(const JsonLine& line, const char* key, size_t tokens) {
   std::vector<i64> mask = beside_tokens(line, key, tokens, 0, true);
   const auto other = std::ranges::find_if(mask, [](i64 value) { return value > 1; });
@@ -43,8 +43,8 @@ std::vector<size_t> kept_of(const JsonLine& line, const std::vector<i64>& mask, 
   return kept;
 }
 
-// Returns for each kept token whether it is a target. With `labels`, these are the tokens whose label is not -100. Without labels, they are
-// the tokens that every TRL mask in the row selects. Labels of padding are ignored.
+// Returns for each kept token whether it is a target. If the row has `labels`, the targets are the tokens whose label is
+// not -100. Without labels, they are the tokens that every TRL mask in the row selects. Labels of padding are ignored.
 std::vector<u8> targets_of(const JsonLine& line, const std::vector<i64>& ids, const std::vector<size_t>& kept) {
   std::vector<u8> counted(ids.size(), 1);
   const std::vector<i64> labels = beside_tokens(line, "labels", ids.size(), kNotCounted);
@@ -60,7 +60,7 @@ std::vector<u8> targets_of(const JsonLine& line, const std::vector<i64>& ids, co
   return counted;
 }
 
-// Holds where the documents after the first begin, as one of the row's keys says.
+// The positions at which the documents after the first begin, according to one of the row's keys.
 struct Told {
   const char* key;
   std::vector<u32> begins;

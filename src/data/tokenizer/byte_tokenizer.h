@@ -11,9 +11,9 @@ class ByteTokenizer : public Tokenizer {
   i64 vocabulary() const override { return kVocabulary; }
   std::vector<i32> encode(std::string_view text, bool with_special = false) const override;
   Encoded encode_with_ranges(std::string_view text, bool with_special = false) const override;
-  /// Returns the raw bytes, whether or not they are UTF-8. So encode() and decode() are inverse, and decoded pieces may be concatenated. An
-  /// id outside 0-255 becomes U+FFFD, the replacement character. Such an id occurs when an untrained model with a larger vocabulary samples
-  /// it.
+  /// Returns the raw bytes, whether or not they are UTF-8. So encode() and decode() are inverse,
+  /// and decoded pieces may be concatenated. An id outside 0-255 becomes U+FFFD, the replacement
+  /// character. Such an id occurs when an untrained model with a larger vocabulary samples it.
   std::string decode(std::span<const i32> ids, bool skip_special = false) const override;
   std::unique_ptr<StreamDecoder> stream_decoder(bool skip_special = false) const override;
   std::optional<i32> id_of(std::string_view token) const override;

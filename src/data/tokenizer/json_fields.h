@@ -13,32 +13,32 @@
 
 namespace spillway::data {
 
-/// Limits what the rest of a file may still contain of two costly things: steps, through which every text passes, and regular expressions,
-/// which take long to prepare.
+/// Limits two costly things that the rest of a file may still contain: steps, through
+/// which every text passes, and regular expressions, which take long to prepare.
 struct PartsLeft {
-  i64 steps = 1024;           // number of normalizer, pre-tokenizer and decoder steps
-  i64 pattern_bytes = 16384;  // total length of regular expressions in bytes
+  i64 steps = 1024;           // the number of normalizer, pre-tokenizer and decoder steps
+  i64 pattern_bytes = 16384;  // the total length of regular expressions in bytes
 };
 
-/// A position in a file, for messages. It consists of the file's name and the keys that lead to the position, joined by dots. All places of
-/// one file share its PartsLeft.
+/// A position in a file, for error messages. It consists of the file's name and the keys
+/// that lead to the position, joined by dots. All places of one file share its PartsLeft.
 struct JsonPlace {
   std::string file, key;
   std::shared_ptr<PartsLeft> left = std::make_shared<PartsLeft>();
   JsonPlace below(std::string_view name) const;
-  /// These reduce what the file may still contain (PartsLeft). They throw Error(data) if not enough is left.
+  /// Both functions reduce what the file may still contain (PartsLeft). They throw Error(data) if that is less than they need.
   void take_step() const;
   void take_pattern(size_t bytes) const;
 };
 
-/// Throws Error(data): "[tokenizer] expected <expected> as <key>, got <value>, in <file>".
+/// Throws Error(data) "[tokenizer] expected <expected> as <key>, got <value>, in <file>".
 [[noreturn]] void refuse_json(const JsonPlace& place, const std::string& expected, const nlohmann::json& got);
 [[noreturn]] void refuse_value(const JsonPlace& place, const std::string& expected, const std::string& got);
 
-/// Returns the value if it is a whole number from 0 to `most`.
+/// Returns the number in `value` if it is a whole number from 0 to `most`, and nothing otherwise.
 std::optional<i64> whole_number(const nlohmann::json& value, i64 most);
 
-/// Reads and parses a whole file. Throws Error(data) if it cannot be read, is larger than 1 GiB, or is not JSON.
+/// Reads and parses a whole JSON file. Throws Error(data) if the file cannot be read, is larger than 1 GiB, or is not JSON.
 nlohmann::json read_json(const std::filesystem::path& file);
 
 class Fields {

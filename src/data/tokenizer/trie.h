@@ -1,5 +1,5 @@
-// A trie of byte strings, each with an id. It finds all stored strings with which a text begins. After the last add() it is immutable and
-// thread-safe.
+// A trie of byte strings, each with an id, which finds all stored strings with
+// which a text begins. After the last add() the trie is immutable and thread-safe.
 #pragma once
 #include <array>
 #include <string_view>
@@ -12,7 +12,7 @@ namespace spillway::data {
 
 class Trie {
  public:
-  /// Adds a string. If the string is there already, its id is replaced.
+  /// Adds a string with its id. If the string is in the trie already, its id is replaced.
   void add(std::string_view key, i32 id) {
     u32 node = 0;
     for (const char c : key) {
@@ -33,10 +33,10 @@ class Trie {
     ids_[node] = id;
   }
 
-  /// Budget steps to charge for each byte that prefixes() looks at.
+  /// The budget steps to charge for each byte that prefixes() looks at.
   static constexpr size_t kStepCost = 8;
-  /// Calls found(length, id) for each stored string with which `text` begins, the shortest first. Returns how many bytes of `text` it
-  /// looked at.
+  /// Calls found(length, id) for each stored string with which `text` begins,
+  /// the shortest first. Returns how many bytes of `text` were looked at.
   template <class Found>
   size_t prefixes(std::string_view text, const Found& found) const {
     u32 node = 0;
@@ -55,7 +55,7 @@ class Trie {
     const auto found = children_.find(key_of(node, c));
     return found == children_.end() ? 0 : found->second;
   }
-  std::array<u32, 256> first_{};  // by byte: index of the root's child, where the root is node 0; 0 if there is no child
+  std::array<u32, 256> first_{};  // for each byte, the index of the root's child (the root is node 0); 0 if there is no child
   std::unordered_map<u64, u32> children_;
   std::vector<i32> ids_ = {-1};
 };

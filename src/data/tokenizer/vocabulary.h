@@ -11,11 +11,11 @@ namespace spillway::data {
 
 inline constexpr i32 kNoToken = -1;
 
-/// Limit on the slots of a hash table that one look-up tries. With ordinary input a few dozen are enough even for millions of entries. If
-/// more are needed, somebody has chosen the input to make look-ups slow.
+/// The limit on the slots of a hash table that one look-up tries. With ordinary input a few dozen are enough
+/// even for millions of entries. If more are needed, somebody has chosen the input to make look-ups slow.
 inline constexpr size_t kMostTries = 512;
 
-/// Hashes bytes. All bits of the result are well mixed.
+/// Returns a hash of the bytes. All bits of the result are well mixed.
 u64 hash_of(std::string_view bytes);
 
 class Vocabulary {
@@ -24,8 +24,8 @@ class Vocabulary {
   /// number of tokens.
   static Vocabulary read(const nlohmann::json& value, const JsonPlace& place);
 
-  /// Adds a token under an unused id. If the text is there already, the text gets this id. Returns false if hundreds of other texts have
-  /// the same hash, which happens only if the texts were chosen to cause it. The vocabulary must not be used then.
+  /// Adds a token under an unused id. If the text is in the vocabulary already, the text gets this id. Returns false if hundreds of other
+  /// texts have the text's hash, which happens only if the texts were chosen to cause it. After false the vocabulary must not be used.
   [[nodiscard]] bool add(std::string_view text, i32 id);
   i32 find(std::string_view text) const;
   bool has(i32 id) const { return id >= 0 && static_cast<size_t>(id) < places_.size() && places_[static_cast<size_t>(id)].length >= 0; }
@@ -45,7 +45,7 @@ class Vocabulary {
   void grow();
   size_t slot_of(std::string_view text) const;
   std::string arena_;
-  std::vector<Place> places_;  // by token id: where the token's text is in the block of all texts
+  std::vector<Place> places_;  // for each token id, where the token's text is in the block of all texts
   std::vector<i32> slots_ = std::vector<i32>(16, kNoToken);
   i64 size_ = 0, longest_ = 0;
 };

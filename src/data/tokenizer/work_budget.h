@@ -12,10 +12,10 @@ namespace spillway::data {
 class WorkBudget {
  public:
   static constexpr size_t kStepsPerByte = 2048;
-  static constexpr size_t kCallCost = 32;       // cost of a call that allocates memory, however short the text
-  static constexpr size_t kStepsAtOnce = 4096;  // number of steps that inner loops charge at once
+  static constexpr size_t kCallCost = 32;       // the steps for a call that allocates memory, however short the text
+  static constexpr size_t kStepsAtOnce = 4096;  // the number of steps that inner loops charge at once
 
-  /// `file` is named in errors and must outlive the budget.
+  /// Creates the budget of a text of `text_bytes` bytes. `file` is named in errors and must outlive the budget.
   WorkBudget(const std::string& file, size_t text_bytes) : file_(&file) { allow(text_bytes); }
 
   /// Raises the limits, because `bytes` more bytes of text are to be processed.
@@ -23,15 +23,15 @@ class WorkBudget {
     text_bytes_ += bytes;
     steps_ += kStepsPerByte * bytes;
   }
-  /// Names the part of the tokenizer file that uses the budget from here on, such as "normalizer". Messages show this name. `part` must be
-  /// a string literal.
+  /// Names the part of the tokenizer file that uses the budget from this call on, such
+  /// as "normalizer". Error messages show this name. `part` must be a string literal.
   void enter(const char* part) { part_ = part; }
 
-  /// Uses up steps. Throws Error(data) if there are not enough.
+  /// Uses up steps. Throws Error(data) if fewer steps are left.
   void charge(size_t steps) {
     if (!spend(steps)) refuse_steps();
   }
-  /// Like charge(), for callers that cannot throw: returns false if there are not enough steps.
+  /// Uses up steps, for callers that cannot throw. Returns false if fewer steps are left.
   bool spend(size_t steps) {
     if (steps > steps_) return false;
     steps_ -= steps;
@@ -44,8 +44,8 @@ class WorkBudget {
 
  private:
   static constexpr size_t kFreeSteps = 1 << 17;
-  // Limits on how much longer rewriting may make a text: a factor, and bytes added to it. Unicode's own rules need a factor of 11, byte
-  // characters a factor of 2.
+  // The limits on how much longer rewriting may make a text: a factor, and bytes added
+  // to it. Unicode's own rules need a factor of 11, byte characters a factor of 2.
   static constexpr size_t kGrowth = 32, kFreeBytes = 65536;
   [[noreturn]] void refuse_steps() const;
   [[noreturn]] void refuse_length(size_t bytes) const;

@@ -6,9 +6,8 @@
 #include <map>
 
 #include "base/units.h"
-#include "data/element_count.h"
-#include "data/file.h"
-#include "data/weights/tensor_index.h"
+#include "data/files/file.h"
+#include "data/safetensors/element_count.h"
 #include "data/weights/tensor_pieces.h"
 
 namespace spillway::data {
@@ -32,11 +31,11 @@ bool belongs_to_metadata(std::string_view global) {
 struct Block {
   Sizes offsets, sizes;
   i64 elems = 0;
-  // Length of a run: the largest number of consecutive elements of the block that are also consecutive in the whole tensor.
+  // The length of a run: the largest number of consecutive elements of the block that are also consecutive in the whole tensor.
   i64 run = 1;
 };
-// Says in which file a block is stored, and at which bytes. A block is identified by the key: the tensor's name in the metadata and the
-// block's offsets in the tensor.
+// Tells in which file a block is stored, and at which bytes. A block is identified by
+// the key: the tensor's name in the metadata and the block's offsets in the tensor.
 struct Place {
   std::string_view file;
   TorchArchive::Range range;
@@ -57,7 +56,7 @@ class MetadataReader {
     for (size_t i = 0; i + 1 < entries.size(); i += 2) {
       const PickleNode& key = tree_.at(entries[i]);
       if (key.kind != Kind::text) reject("expected texts as the keys of `state_dict_metadata`, got something else");
-      // Skip an entry that is not a tensor, such as a number or a text: such values are saved as bytes and have no chunks.
+      // An entry that is not a tensor, such as a number or a text, is skipped: such values are saved as bytes and have no chunks.
       if (tree_.attribute(&tree_.at(entries[i + 1]), "chunks") == nullptr) continue;
       if (const std::string name = name_of(tree_.text(key)); !name.empty()) one(tree_.text(key), name, tree_.at(entries[i + 1]));
     }
@@ -65,7 +64,7 @@ class MetadataReader {
   }
 
   TensorIndex infos;
-  std::vector<Pieces> pieces;
+  std::vector<TensorPieces> pieces;
   PieceTensors tensors;
 
  private:
@@ -90,7 +89,7 @@ class MetadataReader {
     for (size_t i = 0; i + 1 < entries.size(); i += 2) {
       const PickleNode &key = tree_.at(entries[i]), &value = tree_.at(entries[i + 1]);
       const PickleNode* offset = tree_.attribute(&key, "offset");
-      if (offset == nullptr || offset->kind == Kind::none) continue;  // skip an entry for a value saved as bytes
+      if (offset == nullptr || offset->kind == Kind::none) continue;  // an entry for a value saved as bytes is skipped
       const std::string_view name = text(tree_.attribute(&key, "fqn"), "the name of each block's tensor");
       const std::string_view file = text(tree_.attribute(&value, "relative_path"), "the file that holds each block");
       if (file.empty() || file == "." || file == ".." || file.find_first_of(std::string_view("/\0", 2)) != file.npos)
@@ -108,7 +107,7 @@ class MetadataReader {
     check_places();
   }
 
-  // Checks that no two blocks share bytes of a file. This ensures that no byte is read for two blocks, whatever the metadata says.
+  // Checks that no two blocks share bytes of a file, so that no byte is read for two blocks, whatever the metadata says.
   void check_places() {
     std::vector<const Place*> all;
     for (const auto& [key, place] : places_) all.push_back(&place);
@@ -127,8 +126,8 @@ class MetadataReader {
     }
   }
 
-  // Returns the model's name for the tensor that the metadata calls `key`, or "" if the tensor belongs to the optimizer. The name is the
-  // last key on the tensor's path in the saved dictionary. If no path is recorded, it is `key` itself.
+  // Returns the model's name for the tensor that the metadata calls `key`, or "" if the tensor belongs to the optimizer.
+  // The name is the last key on the tensor's path in the saved dictionary. If no path is recorded, the name is `key`.
   std::string name_of(std::string_view key) const {
     tree_.spend_name(key.size());
     const auto path = paths_.find(key);
@@ -154,7 +153,7 @@ class MetadataReader {
     if (!elems) reject(name, fmt::format("expected at most {} elements, got more", kMostElements));
     whole.elems = *elems;
     const std::vector<Block> blocks = blocks_of(name, whole, *chunks);
-    Pieces all = cut(name, whole, blocks);
+    TensorPieces all = cut(name, whole, blocks);
     for (size_t i = 0; i < blocks.size(); ++i) {
       const TorchTensor& stored = stored_block(key, blocks[i]);
       if (i > 0 && (stored.dtype != whole.dtype || stored.foreign != whole.foreign)) reject(name, "its blocks are of different types");
@@ -166,7 +165,7 @@ class MetadataReader {
     pieces.push_back(std::move(all));
   }
 
-  // Returns the tensor's blocks that have elements. If no block has any, returns the first one.
+  // Returns the tensor's blocks that have elements. If all blocks are empty, returns the first one.
   std::vector<Block> blocks_of(const std::string& name, const TorchTensor& whole, const PickleNode& chunks) const {
     std::vector<Block> blocks;
     for (const PickleRef ref : tree_.elements(&chunks)) {
@@ -187,7 +186,7 @@ class MetadataReader {
       if (block.offsets[axis] > whole.sizes[axis] || block.sizes[axis] > whole.sizes[axis] - block.offsets[axis])
         reject(name, "a block reaches beyond the tensor");
     }
-    block.elems = *element_count(block.sizes);  // at most as many elements as the whole tensor has
+    block.elems = *element_count(block.sizes);  // this has a value, since a block has at most as many elements as the whole tensor
     // A run spans the trailing axes that the block covers completely, and the one axis before them: elements along these axes are
     // consecutive in the whole tensor.
     for (size_t axis = axes; axis > 0 && block.elems > 0 && (axis == axes || block.sizes[axis] == whole.sizes[axis]);)
@@ -196,7 +195,7 @@ class MetadataReader {
 
   // Cuts the blocks into runs (Block::run) and sorts the runs by their position in the whole tensor. Checks that the runs fill the tensor
   // exactly.
-  Pieces cut(const std::string& name, const TorchTensor& whole, const std::vector<Block>& blocks) {
+  TensorPieces cut(const std::string& name, const TorchTensor& whole, const std::vector<Block>& blocks) {
     i64 runs = 0, missing = whole.elems;
     for (const Block& block : blocks) {
       runs += block.elems / block.run;
@@ -205,7 +204,7 @@ class MetadataReader {
     }
     if (missing > 0) reject(name, fmt::format("its blocks hold only {} of its {} elements", whole.elems - missing, whole.elems));
     cut_.hold(static_cast<u64>(runs) * sizeof(TensorPiece));
-    Pieces all;
+    TensorPieces all;
     all.reserve(static_cast<size_t>(runs));
     for (size_t i = 0; i < blocks.size(); ++i) cut_block(whole, blocks[i], tensors.tensors.size() + i, all);
     std::ranges::sort(all, {}, &TensorPiece::at);
@@ -216,10 +215,10 @@ class MetadataReader {
     }
     return all;
   }
-  static void cut_block(const TorchTensor& whole, const Block& block, size_t tensor, Pieces& into) {
+  static void cut_block(const TorchTensor& whole, const Block& block, size_t tensor, TensorPieces& into) {
     const size_t axes = whole.sizes.size();
     Sizes index(block.offsets);
-    i64 inner = 1;  // number of elements that a run spans along the axes from `outer` on
+    i64 inner = 1;  // the number of elements that a run spans along the axes from `outer` on
     size_t outer = axes;
     while (outer > 0 && inner < block.run) inner *= block.sizes[--outer];
     for (i64 begin = 0; begin < block.elems; begin += block.run) {
@@ -255,9 +254,10 @@ class MetadataReader {
 
   const fs::path folder_;
   const PickleTree& tree_;
-  ReadBudget cut_;  // budget for the pieces of all tensors; the more bytes the data files have, the more pieces are allowed
+  ReadBudget cut_;  // the budget for the pieces of all tensors; it grows with the bytes of the data files
   std::map<Key, Place> places_;
-  // By a tensor's name in the metadata, the tensor's path in the saved dictionary: the keys that lead to it, the outermost first.
+  // The paths of the tensors in the saved dictionary, by the tensor's name in the
+  // metadata. A path is the keys that lead to the tensor, the outermost first.
   std::map<std::string_view, const PickleNode*> paths_;
 };
 
@@ -281,31 +281,21 @@ fs::path distributed_checkpoint_in(const fs::path& folder) {
 }
 
 struct DistributedCheckpoint::State {
-  explicit State(const fs::path& path) : folder(path), infos("[torch] " + path.string()) {
-    const PickleTree tree(metadata_of(folder), folder / kMetadata, "", belongs_to_metadata, kCure);
-    MetadataReader reader(folder, tree);
-    reader.read();
-    infos = std::move(reader.infos);
-    pieces = std::move(reader.pieces);
-    tensors = std::move(reader.tensors);
-  }
-  const fs::path folder;
-  TensorIndex infos;
-  std::vector<Pieces> pieces;
+  std::vector<TensorPieces> pieces;
   PieceTensors tensors;
 };
 
-DistributedCheckpoint::DistributedCheckpoint(const fs::path& folder) : state_(std::make_unique<State>(folder)) {}
-DistributedCheckpoint::DistributedCheckpoint(DistributedCheckpoint&&) noexcept = default;
+DistributedCheckpoint::DistributedCheckpoint(const fs::path& folder) {
+  const PickleTree tree(metadata_of(folder), folder / kMetadata, "", belongs_to_metadata, kCure);
+  MetadataReader reader(folder, tree);
+  reader.read();
+  hold(std::move(reader.infos));
+  state_ = std::make_unique<State>(State{std::move(reader.pieces), std::move(reader.tensors)});
+}
 DistributedCheckpoint::~DistributedCheckpoint() = default;
 
-const std::vector<TensorInfo>& DistributedCheckpoint::tensors() const { return state_->infos.all(); }
-const TensorInfo* DistributedCheckpoint::find(const std::string& name) const { return state_->infos.find(name); }
-
-void DistributedCheckpoint::read_wide(const TensorInfo& tensor, i64 begin, std::span<double> out) const {
-  if (!tensor.foreign.empty() || !is_floating(tensor.dtype))
-    reject_torch(state_->folder, fmt::format("tensor {}: expected floating-point numbers, got another type", in_quotes(tensor.name)));
-  state_->tensors.read(state_->pieces[state_->infos.number(tensor.name)], begin, out);
+void DistributedCheckpoint::widen(const TensorInfo& tensor, i64 begin, std::span<double> out) const {
+  state_->tensors.read(state_->pieces[number_of(tensor)], begin, out);
 }
 
 }  // namespace spillway::data

@@ -5,13 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <map>
 #include <mutex>
 
 #include "base/error.h"
-#include "data/file.h"
+#include "data/files/file.h"
+#include "data/safetensors/wide.h"
 #include "data/weights/transposed.h"
-#include "data/wide.h"
 
 namespace spillway::data {
 namespace {
@@ -19,7 +18,7 @@ namespace {
 constexpr i32 kLlmCMagic = 20240326, kLlmCF32 = 3, kLlmCBf16 = 5;
 constexpr size_t kLlmCInts = 256, kLlmCIntsSaid = 8;
 constexpr i64 kLlmCHeaderBytes = kLlmCInts * sizeof(i32);
-// Limits of the sizes in the header. They are far above those of any model, and low enough that no product of them overflows 64 bits.
+// The limits of the sizes in the header. They are far above those of any model, and low enough that no product of them overflows 64 bits.
 constexpr i64 kLlmCWidth = i64{1} << 20, kLlmCLayers = 8192, kLlmCPositions = i64{1} << 27, kLlmCVocabulary = i64{1} << 24;
 
 [[noreturn]] void reject_llm_c(const std::filesystem::path& path, const std::string& why) {
@@ -63,7 +62,7 @@ LlmCHeader llm_c_header(const File& file) {
   return said;
 }
 
-// Layout of a tensor in the file. Only its first `kept` rows are used; the rows after them are padding.
+// The layout of a tensor in the file. Only its first `kept` rows are used; the rows after them are padding.
 struct LlmCLayout {
   const char* name;
   i64 rows, columns, kept;
@@ -118,8 +117,7 @@ struct LlmCFile::State {
     info.begin = next * size_of(header.dtype);
     info.end = (next + kind.kept * kind.columns) * size_of(header.dtype);
     next += kind.rows * kind.columns;
-    by_name.emplace(name, infos.size());
-    infos.push_back(info);
+    index.add(std::move(info));
     transposed.push_back(kind.transposed);
   }
 
@@ -139,9 +137,8 @@ struct LlmCFile::State {
   File file;
   LlmCHeader header;
   i64 next = 0;  // index of the element that follows the last tensor added
-  std::vector<TensorInfo> infos;
+  TensorIndex index;
   std::vector<bool> transposed;
-  std::map<std::string, size_t> by_name;
   // Cache for reading a transposed tensor: rows [band_begin, band_end) of the tensor that was read last. The rows are those of the tensor
   // after transposition.
   std::mutex mutex;
@@ -150,22 +147,14 @@ struct LlmCFile::State {
   std::vector<float> band;
 };
 
-LlmCFile::LlmCFile(const std::filesystem::path& path) : state_(std::make_unique<State>(path)) {}
-LlmCFile::LlmCFile(LlmCFile&&) noexcept = default;
+LlmCFile::LlmCFile(const std::filesystem::path& path) : state_(std::make_unique<State>(path)) { hold(std::move(state_->index)); }
 LlmCFile::~LlmCFile() = default;
 
 const LlmCHeader& LlmCFile::header() const { return state_->header; }
 
-const std::vector<TensorInfo>& LlmCFile::tensors() const { return state_->infos; }
-
-const TensorInfo* LlmCFile::find(const std::string& name) const {
-  const auto found = state_->by_name.find(name);
-  return found == state_->by_name.end() ? nullptr : &state_->infos[found->second];
-}
-
-void LlmCFile::read_wide(const TensorInfo& tensor, i64 begin, std::span<double> out) const {
+void LlmCFile::widen(const TensorInfo& tensor, i64 begin, std::span<double> out) const {
   require(begin >= 0 && begin + static_cast<i64>(out.size()) <= tensor.shape.elems(), "[llm.c] expected a range inside the tensor");
-  if (!state_->transposed[state_->by_name.at(tensor.name)]) return state_->read(tensor, begin, out);
+  if (!state_->transposed[number_of(tensor)]) return state_->read(tensor, begin, out);
   // Rows of the tensor are columns of the matrix in the file.
   const i64 rows = tensor.shape[0], columns = tensor.shape[1];
   const std::lock_guard lock(state_->mutex);

@@ -1,15 +1,15 @@
-// LlmCFile reads the model files of llm.c (train_gpt2.py's write_model, and what its trainer saves): a header of 256 int32, then GPT-2's
-// tensors in one fixed order, all fp32 or all bf16. The input is untrusted: each number of the header is checked by itself, and the
-// tensors' total size against the file's size, before memory is allocated by them. Tensors get Hugging Face's names and layout. The file
-// stores the weights of linear layers transposed; the reader transposes them back. It also drops the padding rows of the token embedding.
-// Errors: Error(data) "[llm.c] file: expected …, got …".
+// LlmCFile reads the model files of llm.c (train_gpt2.py's write_model, and what its trainer saves): a header of 256
+// int32, then GPT-2's tensors in one fixed order, all fp32 or all bf16. The input is untrusted: each number of the header
+// is checked by itself, and the tensors' total size against the file's size, before memory is allocated by them. Tensors
+// get Hugging Face's names and layout. The file stores the weights of linear layers transposed; LlmCFile transposes them
+// back and drops the padding rows of the token embedding. Throws Error(data) "[llm.c] file: expected …, got …".
 #pragma once
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "data/safetensors.h"
+#include "data/safetensors/tensor_reader.h"
 
 namespace spillway::data {
 
@@ -21,20 +21,16 @@ struct LlmCHeader {
 /// Returns true if the file begins with llm.c's magic number, whatever its version.
 bool is_llm_c_file(const std::filesystem::path& path);
 
-class LlmCFile {
+/// Reading a tensor from its beginning to its end is fast, even one that the file stores transposed: then a range of rows is transposed and
+/// cached at a time.
+class LlmCFile : public TensorReader {
  public:
   explicit LlmCFile(const std::filesystem::path& path);
-  LlmCFile(LlmCFile&&) noexcept;
-  ~LlmCFile();
+  ~LlmCFile() override;
   const LlmCHeader& header() const;
-  /// Returns the tensors in the order of the file.
-  const std::vector<TensorInfo>& tensors() const;
-  const TensorInfo* find(const std::string& name) const;
-  /// Copies elements [begin, begin + out.size()) of a tensor, widened to fp64. Reading a tensor from its beginning to its end is fast, even
-  /// one that the file stores transposed: then a range of rows is transposed and cached at a time. Thread-safe.
-  void read_wide(const TensorInfo& tensor, i64 begin, std::span<double> out) const;
 
  private:
+  void widen(const TensorInfo& tensor, i64 begin, std::span<double> out) const override;
   struct State;
   std::unique_ptr<State> state_;
 };

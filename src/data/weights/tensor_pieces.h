@@ -1,7 +1,7 @@
-// Describes and reads weights that are stored in pieces in several torch.save files. The ranks of a training run write weights that way.
+// Describes and reads weights that are stored in pieces in several torch.save files, as the ranks of a training run write them.
 #pragma once
-#include "data/weights/torch_archives.h"
-#include "data/weights/torch_tree.h"
+#include "data/torch/torch_archives.h"
+#include "data/torch/torch_tree.h"
 
 namespace spillway::data {
 
@@ -11,7 +11,7 @@ struct TensorPiece {
   size_t tensor = 0;
   i64 begin = 0, elems = 0, at = 0;
 };
-using Pieces = std::vector<TensorPiece>;  // all pieces of one weight, sorted by their position in the weight
+using TensorPieces = std::vector<TensorPiece>;  // all pieces of one weight, sorted by their position in the weight
 
 struct PieceTensors {
   std::unique_ptr<TorchArchives> archives = std::make_unique<TorchArchives>();

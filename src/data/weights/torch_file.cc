@@ -2,14 +2,13 @@
 
 #include <fmt/format.h>
 
-#include "data/file.h"
-#include "data/weights/tensor_index.h"
-#include "data/weights/torch_tree.h"
+#include "data/files/file.h"
+#include "data/torch/torch_tree.h"
 
 namespace spillway::data {
 namespace {
 
-constexpr int kMostDepth = 8;  // limit on the depth of nested dictionaries
+constexpr int kMostDepth = 8;  // the limit on the depth of nested dictionaries
 
 }  // namespace
 
@@ -44,22 +43,15 @@ struct TorchFile::State {
   std::vector<TorchTensor> tensors;
 };
 
-TorchFile::TorchFile(const std::filesystem::path& path) : state_(std::make_unique<State>(path)) {}
-TorchFile::TorchFile(TorchFile&&) noexcept = default;
+TorchFile::TorchFile(const std::filesystem::path& path) : state_(std::make_unique<State>(path)) { hold(std::move(state_->index)); }
 TorchFile::~TorchFile() = default;
 
-const std::vector<TensorInfo>& TorchFile::tensors() const { return state_->index.all(); }
-const TensorInfo* TorchFile::find(const std::string& name) const { return state_->index.find(name); }
-
-void TorchFile::read_wide(const TensorInfo& tensor, i64 begin, std::span<double> out) const {
-  if (!tensor.foreign.empty() || !is_floating(tensor.dtype))
-    reject_torch(state_->archive.path(),
-                 fmt::format("tensor {}: expected floating-point numbers, got another type", in_quotes(tensor.name)));
-  data::read_wide(state_->archive, state_->tensors[state_->index.number(tensor.name)], begin, out);
+void TorchFile::widen(const TensorInfo& tensor, i64 begin, std::span<double> out) const {
+  data::read_wide(state_->archive, state_->tensors[number_of(tensor)], begin, out);
 }
 
 bool TorchFile::read_bytes(const TensorInfo& tensor, i64 begin, std::span<std::byte> out) const {
-  const TorchTensor& found = state_->tensors[state_->index.number(tensor.name)];
+  const TorchTensor& found = state_->tensors[number_of(tensor)];
   if (!found.is_contiguous()) return false;
   state_->archive.read(found.storage, (found.offset + begin) * size_of(found.dtype), out);
   return true;

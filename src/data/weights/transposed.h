@@ -1,4 +1,4 @@
-// Reads the transpose of a matrix that a file stores row by row. It reads a range of the stored matrix's columns at a time, so the file is
+// Reads the transpose of a matrix that a file stores row by row. A range of the stored matrix's columns is read at a time, so the file is
 // scanned only a few times, whatever its size. Readers and writers of formats that store linear layers transposed use these functions.
 #pragma once
 #include <functional>

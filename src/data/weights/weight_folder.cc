@@ -11,32 +11,26 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "data/file.h"
-#include "data/safetensors_header.h"
+#include "data/files/file.h"
+#include "data/safetensors/safetensors_header.h"
+#include "data/safetensors/wide.h"
 #include "data/weights/zero_files.h"
-#include "data/wide.h"
 
 namespace spillway::data {
 namespace {
 
 using nlohmann::json;
 
-// With this ending, the name of the unsharded file becomes the name of the index of shards.
+// The ending that turns the name of the unsharded file into the name of the index of shards.
 constexpr const char* kIndexEnd = ".index.json";
 constexpr const char* kSafetensors = "model.safetensors";
 constexpr const char* kTorch = "pytorch_model.bin";
-constexpr i64 kIndexLimitBytes = 64 * kMiB;  // limit on an index file: seven times the size of the index of the largest published model
-
-std::string text_of(const std::filesystem::path& path) {
-  const File file = File::open(path);
-  if (file.size_bytes() > kIndexLimitBytes) reject_safetensors(path, fmt::format("{} bytes are too many for an index", file.size_bytes()));
-  std::string text(static_cast<size_t>(file.size_bytes()), ' ');
-  file.read(0, std::as_writable_bytes(std::span(text)));
-  return text;
-}
+constexpr i64 kIndexLimitBytes = 64 * kMiB;  // the limit on an index file: seven times the size of the index of the largest published model
 
 json parse_index(const std::filesystem::path& path) {
-  const std::string text = text_of(path);
+  const File file = File::open(path);
+  if (file.size_bytes() > kIndexLimitBytes) reject_safetensors(path, fmt::format("{} bytes are too many for an index", file.size_bytes()));
+  const std::string text = file.text();
   JsonFault fault;
   json index = parse_json(text, &fault, RepeatedKeys::refuse);
   if (index.is_discarded()) reject_safetensors(path, fault.in_words(text));
@@ -88,7 +82,7 @@ bool has_weights(const std::filesystem::path& folder) {
 WeightFolder::WeightFolder(const std::filesystem::path& folder)
     : path_(folder), checksums_(FolderChecksums::of(std::filesystem::is_regular_file(folder) ? parent_of(folder) : folder)) {
   open_files();
-  for (size_t file = 0; file < files_.size(); ++file) take_all(file);
+  for (const auto& file : files_) take_all(*file);
 }
 
 void WeightFolder::open_files() {
@@ -98,9 +92,9 @@ void WeightFolder::open_files() {
     if (const auto index = path_ / (whole + kIndexEnd); std::filesystem::exists(index)) return open_shards(index);
   }
   if (is_zero_checkpoint(path_)) {
-    files_.emplace_back(std::in_place_type<ZeroCheckpoint>, path_);
+    files_.push_back(std::make_unique<ZeroCheckpoint>(path_));
   } else if (const auto distributed = distributed_checkpoint_in(path_); !distributed.empty()) {
-    files_.emplace_back(std::in_place_type<DistributedCheckpoint>, distributed);
+    files_.push_back(std::make_unique<DistributedCheckpoint>(distributed));
   } else {
     reject_safetensors(
         path_, fmt::format("expected {0}, {0}{1}, {2} or {2}{1} in this folder, found none of them", kSafetensors, kIndexEnd, kTorch));
@@ -109,11 +103,11 @@ void WeightFolder::open_files() {
 
 void WeightFolder::open(const std::filesystem::path& file) {
   if (is_llm_c_file(file)) {
-    files_.emplace_back(std::in_place_type<LlmCFile>, file);
+    files_.push_back(std::make_unique<LlmCFile>(file));
   } else if (is_torch_file(file) || file.extension() == ".bin") {
-    files_.emplace_back(std::in_place_type<TorchFile>, file);
+    files_.push_back(std::make_unique<TorchFile>(file));
   } else {
-    files_.emplace_back(std::in_place_type<SafetensorsReader>, file, checksums_.find(file.filename().string()));
+    files_.push_back(std::make_unique<SafetensorsReader>(file, checksums_.find(file.filename().string())));
   }
 }
 
@@ -122,17 +116,15 @@ void WeightFolder::open_shards(const std::filesystem::path& index) {
   for (auto& [name, shard] : weight_map(index)) {
     const auto [entry, is_new] = opened.emplace(shard, files_.size());
     if (is_new) open(index.parent_path() / shard);
-    const bool there = std::visit([&](const auto& file) { return file.find(name) != nullptr; }, files_[entry->second]);
-    if (!there)
+    if (files_[entry->second]->find(name) == nullptr)
       reject_safetensors(index, fmt::format("the index says that tensor {} is in {}, but that file does not hold the tensor",
                                             in_quotes(name), in_quotes(shard)));
   }
 }
 
-void WeightFolder::take_all(size_t file) {
-  const auto& all = std::visit([](const auto& f) -> const std::vector<TensorInfo>& { return f.tensors(); }, files_[file]);
-  for (const TensorInfo& tensor : all) {
-    const auto [place, is_new] = places_.emplace(bare_name(tensor.name), Place{file, &tensor});
+void WeightFolder::take_all(const TensorReader& file) {
+  for (const TensorInfo& tensor : file.tensors()) {
+    const auto [place, is_new] = places_.emplace(bare_name(tensor.name), Place{&file, &tensor});
     if (is_new) continue;
     const std::string& other = place->second.info->name;
     reject_safetensors(
@@ -176,19 +168,13 @@ const WeightFolder::Place& WeightFolder::place_of(const std::string& name) const
 
 void WeightFolder::read(const std::string& name, i64 begin, std::span<double> out) const {
   const Place& place = place_of(name);
-  std::visit([&](const auto& file) { file.read_wide(*place.info, begin, out); }, files_[place.file]);
+  place.file->read_wide(*place.info, begin, out);
 }
 
 void WeightFolder::read_as(const std::string& name, i64 begin, DType dtype, std::span<std::byte> out) const {
   const Place& place = place_of(name);
-  const TensorFile& file = files_[place.file];
-  if (place.info->foreign.empty() && place.info->dtype == dtype) {
-    if (const auto* safetensors = std::get_if<SafetensorsReader>(&file)) return safetensors->read(*place.info, begin * size_of(dtype), out);
-    if (const auto* torch = std::get_if<TorchFile>(&file); torch && torch->read_bytes(*place.info, begin, out)) return;
-  }
-  const auto read_wide = [&](i64 at, std::span<double> wide) {
-    std::visit([&](const auto& any) { any.read_wide(*place.info, begin + at, wide); }, file);
-  };
+  if (place.info->foreign.empty() && place.info->dtype == dtype && place.file->read_bytes(*place.info, begin, out)) return;
+  const auto read_wide = [&](i64 at, std::span<double> wide) { place.file->read_wide(*place.info, begin + at, wide); };
   read_narrowed(read_wide, dtype, out);
 }
 

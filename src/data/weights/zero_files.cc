@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "data/file.h"
+#include "data/files/file.h"
 
 namespace spillway::data {
 namespace {
@@ -20,8 +20,8 @@ constexpr const char* kUniversalCure =
     "convert the checkpoint with DeepSpeed's ds_to_universal (python -m deepspeed.checkpoint.ds_to_universal) and give the folder that it "
     "writes";
 
-// The two ranks in a file name: the data-parallel and the model-parallel rank. In "zero_pp_rank_3_mp_rank_00_optim_states.pt" they are 3
-// and 0.
+// The two ranks in a file name: the data-parallel and the model-parallel
+// rank. In "zero_pp_rank_3_mp_rank_00_optim_states.pt" they are 3 and 0.
 struct TwoRanks {
   size_t data = 0, model = 0;
 };
@@ -54,7 +54,7 @@ bool has_model_states(const fs::path& folder) {
 }
 
 std::string first_word(const fs::path& path) {
-  constexpr size_t kLongest = 4096;  // longest folder name that is read from the file `latest`, in bytes
+  constexpr size_t kLongest = 4096;  // the longest folder name, in bytes, that is read from the file `latest`
   std::istringstream text(beginning_of(path, kLongest));
   std::string word;
   return text >> word ? word : "";

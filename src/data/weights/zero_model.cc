@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "data/element_count.h"
-#include "data/file.h"
+#include "data/files/file.h"
+#include "data/safetensors/element_count.h"
 #include "data/weights/zero_files.h"
 
 namespace spillway::data {

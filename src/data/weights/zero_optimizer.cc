@@ -40,7 +40,7 @@ std::vector<TorchTensor> tensors_of(const TorchTree& tree, const PickleNode* lis
     auto tensor = tree.tensor(tree.at(ref), name);
     if (!tensor || !tensor->foreign.empty() || !is_floating(tensor->dtype))
       reject_zero(tree.archive().path(), fmt::format("expected floating-point tensors in {}", name));
-    // No two tensors of the list may share elements, so together they have at most as many bytes as the file.
+    // No two tensors of the list may share elements, so together they must have at most as many bytes as the file.
     if (tensor->elems > left / size_of(tensor->dtype))
       reject_zero(tree.archive().path(), fmt::format("{} have more elements than fit into the file", name));
     left -= tensor->elems * size_of(tensor->dtype);
@@ -49,8 +49,8 @@ std::vector<TorchTensor> tensors_of(const TorchTree& tree, const PickleNode* lis
   return tensors;
 }
 
-// Collects the state arrays of one group: every floating-point tensor in the group's state. Its elements correspond to those of the group's
-// weights, except for padding at the end of the last partition.
+// Collects the state arrays of one group: every floating-point tensor in the group's state. The elements of
+// an array correspond to those of the group's weights, except for padding at the end of the last partition.
 void take_arrays(const TorchTree& tree, const PickleNode& state, std::map<std::string, std::vector<TorchTensor>>& arrays) {
   const auto entries = tree.entries(state);
   for (size_t i = 0; i + 1 < entries.size(); i += 2) {

@@ -1,8 +1,8 @@
-// Reads one data-parallel rank's *_optim_states.pt file of a DeepSpeed checkpoint. Errors as in zero_checkpoint.h.
+// Reads one data-parallel rank's *_optim_states.pt file of a DeepSpeed checkpoint. The errors are those of zero_checkpoint.h.
 #pragma once
 #include <map>
 
-#include "data/weights/torch_tree.h"
+#include "data/torch/torch_tree.h"
 #include "data/weights/zero_checkpoint.h"
 
 namespace spillway::data {
@@ -12,8 +12,8 @@ struct ZeroOptimizer {
   i64 ranks = 0;
   std::optional<i64> updates;
   std::vector<TorchTensor> weights;                        // the fp32 weights of this rank's partition, one tensor for each group
-  std::map<std::string, std::vector<TorchTensor>> arrays;  // by array name: one tensor for each group; only arrays that all groups have
-  // By group: the number of padding elements after each parameter; empty if there is no padding.
+  std::map<std::string, std::vector<TorchTensor>> arrays;  // for each array name, one tensor per group; only arrays that all groups have
+  // The number of padding elements after each parameter, by group. The list is empty if there is no padding.
   std::vector<std::vector<i64>> paddings;
   std::optional<ZeroCheckpoint::Scale> loss_scale;
 };

@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "data/element_count.h"
-#include "data/file.h"
+#include "data/files/file.h"
+#include "data/safetensors/element_count.h"
 #include "data/weights/zero_model.h"
 #include "data/weights/zero_optimizer.h"
 
@@ -30,7 +30,7 @@ class Flat {
   i64 elems() const { return elems_; }
   // Finds the stored pieces that make up elements [begin, begin + elems) of the concatenation, and appends them to `into`. In the weight to
   // which these elements belong, they are elements [at, at + elems).
-  void cut(i64 begin, i64 elems, i64 at, Pieces& into) const {
+  void cut(i64 begin, i64 elems, i64 at, TensorPieces& into) const {
     const auto behind = std::ranges::upper_bound(begins_, begin) - begins_.begin();
     for (auto i = static_cast<size_t>(std::max<std::ptrdiff_t>(behind - 1, 0)); i < tensors_.size() && begins_[i] < begin + elems; ++i) {
       const i64 end = i + 1 < begins_.size() ? begins_[i + 1] : elems_;
@@ -73,8 +73,8 @@ class PartsReader {
  private:
   [[noreturn]] void reject(const std::string& why) const { reject_zero(files_.folder, why); }
 
-  // Opens a file and returns its index and its archive. The work of parsing its pickle is charged to the budget of the PickleTree made from
-  // it. What is kept in memory from all files is charged to budget_, which grows with the files' sizes.
+  // Opens a file and returns its index and its archive. The work of parsing its pickle is charged to the budget of the
+  // PickleTree made from it. What is kept in memory from all files is charged to budget_, which grows with the files' sizes.
   std::pair<size_t, std::shared_ptr<const TorchArchive>> open(const fs::path& path) {
     const size_t file = parts_.tensors.archives->add(path);
     auto archive = parts_.tensors.archives->open(file);
@@ -95,7 +95,7 @@ class PartsReader {
     u64 pieces = weight.values.size(), arrays = 0;
     for (const auto& [array, of] : weight.arrays) {
       pieces += of.size();
-      arrays += array.size() + sizeof(std::pair<const std::string, Pieces>) + kMapNodeBytes;
+      arrays += array.size() + sizeof(std::pair<const std::string, TensorPieces>) + kMapNodeBytes;
     }
     budget_.hold(sizeof weight + weight.info.name.size() + pieces * sizeof(TensorPiece) + arrays);
   }
@@ -149,9 +149,9 @@ class PartsReader {
     }
   }
 
-  // Compares the optimizer's fp32 weights with the model's own weights, which stages 1 and 2 store too, whole. The model's weights must be
-  // the rounded fp32 weights. Three elements of each weight are compared. If they differ, the files have a layout that this program does
-  // not know, or come from different saves.
+  // Compares the optimizer's fp32 weights with the model's own weights, which stages 1 and 2 also store,
+  // unpartitioned. The model's weights must be the rounded fp32 weights. Three elements of each weight are compared.
+  // If they differ, the files have a layout that this program does not know, or come from different saves.
   void check_against_module() {
     for (const ZeroWeight& weight : parts_.weights) {
       const auto own = model_.module.find(weight.info.name);
@@ -208,8 +208,8 @@ class PartsReader {
   }
   i64 elems(size_t tensor) const { return parts_.tensors.tensors[tensor].second.elems; }
 
-  // Describes the weights of stages 1 and 2. There the parameters of a group are concatenated, and the result is cut into one partition per
-  // rank. Partitions may end in padding.
+  // Describes the weights of stages 1 and 2. In these stages the parameters of a group are
+  // concatenated, and the result is cut into one partition per rank. Partitions may end in padding.
   void lay_by_group(const std::vector<ZeroOptimizer>& ranks) {
     if (ranks.front().weights.size() != model_.groups.size())
       reject(
@@ -261,8 +261,8 @@ class PartsReader {
     }
   }
 
-  // Describes the weights of stage 3. There every rank has an equally large part of each parameter. A rank stores its parts one after the
-  // other, in the order of the parameters.
+  // Describes the weights of stage 3. In this stage every rank has an equally large part of each
+  // parameter. A rank stores its parts one after the other, in the order of the parameters.
   void lay_by_parameter(const std::vector<ZeroOptimizer>& ranks) {
     std::vector<NamedShape> shapes;
     for (std::vector<NamedShape>& group : model_.groups) std::ranges::move(group, std::back_inserter(shapes));
@@ -289,7 +289,7 @@ class PartsReader {
     for (const NamedShape& shape : shapes) {
       ZeroWeight weight{.info = shape.info(DType::f32)};
       const i64 part = (shape.elems + count - 1) / count;
-      const auto whole = [&](const auto& flat_of, Pieces& pieces) {
+      const auto whole = [&](const auto& flat_of, TensorPieces& pieces) {
         for (i64 rank = 0; rank * part < shape.elems; ++rank)
           flat_of(static_cast<size_t>(rank)).cut(offset, std::min(part, shape.elems - rank * part), rank * part, pieces);
       };
@@ -306,7 +306,7 @@ class PartsReader {
     return flat;
   }
 
-  // Reads a universal checkpoint. It has one folder per parameter, which holds fp32.pt and one file for each array of the optimizer.
+  // Reads a universal checkpoint, which has one folder per parameter. A folder holds fp32.pt and one file for each array of the optimizer.
   void read_universal() {
     std::vector<fs::path> folders;
     for (const auto& entry : fs::directory_iterator(files_.parameters)) {
@@ -347,8 +347,8 @@ class PartsReader {
     if (updates) parts_.standing.updates = *updates;
   }
 
-  // Returns the shape of a parameter. If the stored tensor is flat (it may then end in padding), this is the shape that the model states
-  // record for the parameter. Otherwise it is the stored tensor's own shape.
+  // Returns the shape of a parameter. If the stored tensor is flat (it may then end in padding), the shape is
+  // the one that the model states record for the parameter. Otherwise it is the stored tensor's own shape.
   static NamedShape universal_shape(const std::map<std::string_view, const NamedShape*>& shapes, const std::string& name,
                                     const TorchTensor& tensor) {
     const auto shape = shapes.find(name);
@@ -372,13 +372,14 @@ class PartsReader {
   const ZeroFiles files_;
   ZeroParts parts_;
   ReadBudget budget_;
-  std::map<std::string, size_t> numbers_by_name_;  // by the weight's name: its index in parts_.weights
-  ZeroModel model_;                                // model states of the first rank
+  std::map<std::string, size_t> numbers_by_name_;  // the index in parts_.weights of each weight, by its name
+  ZeroModel model_;                                // the model states of the first rank
   std::vector<Flat> frozen_;
-  // Index of the file that is opened first, which holds the first rank's model states.
+  // The index of the file that is opened first, which holds the first rank's model states.
   static constexpr size_t kFirstModel = 0;
-  std::vector<std::vector<size_t>> numbers_;  // by rank: the indices in parts_.tensors of the rank's weights
-  // By rank, then by the name of an array of optimizer state such as exp_avg: the indices in parts_.tensors of what this rank holds of it.
+  std::vector<std::vector<size_t>> numbers_;  // for each rank, the indices in parts_.tensors of its weights
+  // The indices in parts_.tensors of what a rank holds of an array of
+  // optimizer state: by rank, then by the name of the array, such as exp_avg.
   std::vector<std::map<std::string, std::vector<size_t>>> rank_arrays_;
 };
 

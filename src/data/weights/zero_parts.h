@@ -1,5 +1,5 @@
-// Determines, for each weight of a DeepSpeed checkpoint and for each optimizer array of that weight, which elements of which stored tensors
-// it consists of. Errors as in zero_checkpoint.h.
+// Determines, for each weight of a DeepSpeed checkpoint and for each optimizer array of that weight,
+// which elements of which stored tensors it consists of. The errors are those of zero_checkpoint.h.
 #pragma once
 #include <map>
 
@@ -11,8 +11,8 @@ namespace spillway::data {
 
 struct ZeroWeight {
   TensorInfo info;
-  Pieces values;
-  std::map<std::string, Pieces> arrays;  // by the name of the optimizer's array, such as "exp_avg"
+  TensorPieces values;
+  std::map<std::string, TensorPieces> arrays;  // by the name of the optimizer's array, such as "exp_avg"
 };
 
 struct ZeroParts {

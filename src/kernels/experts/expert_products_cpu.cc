@@ -3,9 +3,9 @@
 #include "base/error.h"
 #include "kernels/experts/expert_products.h"
 #include "kernels/has_cuda.h"
-#include "kernels/layout.h"
-#include "kernels/matmul/gemm.h"
-#include "kernels/matmul/matmul.h"
+#include "kernels/layout/layout.h"
+#include "kernels/products/gemm.h"
+#include "kernels/products/matmul.h"
 #include "tensor/flop_count.h"
 
 namespace spillway::kernels {
@@ -30,8 +30,8 @@ Range rows_of(const Tensor& begins, i64 expert, i64 rows) {
   return range;
 }
 
-// Counts the FLOPs of a product as if all experts had equally many rows. This is for a GPU, whose numbers of rows are not known here. On a
-// CPU matmul() counts the actual FLOPs.
+// Counts the FLOPs of a product as if all experts had equally many rows. This serves GPUs,
+// whose numbers of rows the host does not know. On a CPU matmul() counts the actual FLOPs.
 void count_share(const Tensor& begins, const Tensor& a, i64 columns) {
   if (a.device() == Device::cpu()) return;
   count_flops(2.0 * static_cast<double>(a.elems()) * static_cast<double>(columns) / static_cast<double>(begins.elems() - 1));
@@ -39,8 +39,8 @@ void count_share(const Tensor& begins, const Tensor& a, i64 columns) {
 
 }  // namespace
 
-// Takes the maximum over all numbers of rows that the expert may have, because with fewer rows the packed operand may be deeper and so
-// larger.
+// Returns the largest workspace over all numbers of rows that the expert may
+// have, because with fewer rows the packed operand may be deeper and so larger.
 i64 expert_rows_workspace_bytes(i64 rows, i64 n, i64 k, DType dtype) {
   if (Stream::current().device.works_as_cuda()) return 0;
   i64 most = matmul_workspace_bytes(rows, n, k, dtype);
@@ -59,9 +59,7 @@ void multiply_expert_rows(const Tensor& begins, i64 expert, const Tensor& a, con
           "[expert_products] expected a [M, K], b [K, N] and a result [M, N] of a's dtype");
   count_share(begins, a, b.size(1));
   if (out.device().is_meta() || out.elems() == 0) return;
-  if constexpr (kHasCuda) {
-    if (out.device().is_cuda()) return cuda::multiply_expert_rows(begins, expert, a, b, out);
-  }
+  SPILLWAY_RETURN_IF_CUDA(out, multiply_expert_rows(begins, expert, a, b, out));
   const auto [begin, end] = rows_of(begins, expert, a.size(0));
   if (begin < end) matmul(a.slice(0, begin, end), b, {}, out.slice(0, begin, end), workspace);
 }
@@ -73,9 +71,7 @@ void multiply_over_expert_rows(const Tensor& begins, i64 expert, const Tensor& a
           "[expert_products] expected a [M, O], b [M, I] and a result of shape [O, I]");
   count_share(begins, a, b.size(1));
   if (out.device().is_meta() || out.elems() == 0) return;
-  if constexpr (kHasCuda) {
-    if (out.device().is_cuda()) return cuda::multiply_over_expert_rows(begins, expert, a, b, out);
-  }
+  SPILLWAY_RETURN_IF_CUDA(out, multiply_over_expert_rows(begins, expert, a, b, out));
   const auto [begin, end] = rows_of(begins, expert, a.size(0));
   if (begin == end) return fill_zero(out);
   matmul(a.slice(0, begin, end).transpose(0, 1), b.slice(0, begin, end), {}, out, workspace);

@@ -5,10 +5,10 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-constexpr int kTile = 16;  // rows and columns of a thread block's tile, and terms in shared memory at a time
+constexpr int kTile = 16;  // the rows and columns of a thread block's tile, and the terms in shared memory at a time
 
-// The product C[m, n] = A[m, k] B[k, n]. a_row is the distance in elements between rows of A, a_column that between its columns; b_row and
-// b_column are those of B.
+// A product C[m, n] = A[m, k] B[k, n]. a_row is the distance in elements between
+// rows of A, a_column that between its columns; b_row and b_column are those of B.
 template <class T, class Out>
 struct Product {
   const T *a, *b;
@@ -37,7 +37,7 @@ __device__ void multiply_tile(const Product<T, Out>& p, i64 first_row, i64 first
   if (row < p.m && column < p.n) p.out[row * p.n + column] = narrow<Out>(sum);
 }
 
-// Computes a product over one expert's rows. They are the rows of A and C, or, if `rows_are_terms`, the terms of the sums.
+// Computes a product over one expert's rows. These are the rows of A and C, or, if `rows_are_terms`, the terms of the sums.
 template <class T, class Out>
 __global__ void __launch_bounds__(kTile* kTile) multiply_expert(const i32* range, bool rows_are_terms, Product<T, Out> p) {
   const i64 begin = range[0], rows = range[1] - begin;

@@ -1,7 +1,7 @@
-// Copies tokens to rows that are sorted by expert, and sums such rows back to tokens. A choice is one of the K experts of a token. The rows
-// correspond to all choices, sorted by expert and then by token, so that the rows of each expert are adjacent. Legend: N = tokens, K =
-// experts per token, M = N K rows, E = experts, C = channels. All tensors are contiguous. Values are f32, f64, bf16 or f16. Weights are in
-// wide_dtype of the values. Everything else is int32.
+// Copies tokens to rows that are sorted by expert, and sums such rows back to tokens. A choice is one of the K experts
+// of a token. There is one row for each choice; rows are sorted by expert and then by token, so that the rows of each
+// expert are adjacent. Legend: N = tokens, K = experts per token, M = N K rows, E = experts, C = channels. All tensors
+// are contiguous. Values are f32, f64, bf16 or f16. Weights are in wide_dtype of the values. Everything else is int32.
 #pragma once
 #include "tensor/tensor.h"
 
@@ -12,15 +12,15 @@ namespace spillway::kernels {
 /// each token.
 void sort_by_expert(const Tensor& experts_NK, const Tensor& begins, const Tensor& choice_of_row, const Tensor& row_of_choice_NK);
 
-/// Copies to[row] = from[token of the row]. If `weights` is defined, the row is multiplied by the weight of its choice.
+/// Copies to[row] = from[token of the row]. If `weights` is defined, the row is multiplied by the weight of the choice that it stands for.
 void gather_rows(const Tensor& from_NC, const Tensor& choice_of_row, const Tensor& weights_NK, const Tensor& to_MC);
 
-/// Computes to[token], the sum of the token's K rows. If `weights` is defined, each row is multiplied by the weight of its choice. Rows are
-/// added in ascending order of experts, and the sum is rounded once.
+/// Computes to[token], the sum of the token's K rows. If `weights` is defined, each row is multiplied by the weight
+/// of the choice that it stands for. Rows are added in ascending order of experts, and the sum is rounded once.
 void sum_rows(const Tensor& from_MC, const Tensor& row_of_choice_NK, const Tensor& weights_NK, const Tensor& to_NC);
 
-/// Computes products[n, k] = the sum over C of a[n] times the row of b that belongs to choice k of token n. A CPU sums in f64. A GPU sums
-/// in the wide dtype, as a tree over a warp.
+/// Computes products[n, k], the scalar product over C of a[n] and the row of b that belongs to
+/// choice k of token n. A CPU sums in f64. A GPU sums in the wide dtype, as a tree over a warp.
 void row_products(const Tensor& a_NC, const Tensor& b_MC, const Tensor& row_of_choice_NK, const Tensor& products_NK);
 
 namespace cuda {

@@ -8,7 +8,7 @@
 namespace spillway::kernels {
 namespace {
 
-constexpr i64 kGrain = 1 << 14;  // about how many elements a task has
+constexpr i64 kGrain = 1 << 14;  // the approximate number of elements of a task
 
 void check_sorting(const Tensor& experts, const Tensor& begins, const Tensor& choice_of_row, const Tensor& row_of_choice) {
   const Shape rows{experts.elems()};
@@ -38,9 +38,7 @@ void check_rows(const Tensor& tokens, const Tensor& rows, const Tensor& choices,
 void sort_by_expert(const Tensor& experts, const Tensor& begins, const Tensor& choice_of_row, const Tensor& row_of_choice) {
   check_sorting(experts, begins, choice_of_row, row_of_choice);
   if (experts.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (experts.device().is_cuda()) return cuda::sort_by_expert(experts, begins, choice_of_row, row_of_choice);
-  }
+  SPILLWAY_RETURN_IF_CUDA(experts, sort_by_expert(experts, begins, choice_of_row, row_of_choice));
   const auto expert = experts.span<i32>(), begin = begins.span<i32>(), choice = choice_of_row.span<i32>(), row = row_of_choice.span<i32>();
   std::ranges::fill(begin, 0);
   for (const i32 e : expert) {
@@ -48,7 +46,7 @@ void sort_by_expert(const Tensor& experts, const Tensor& begins, const Tensor& c
     ++begin[static_cast<size_t>(e) + 1];
   }
   for (size_t e = 1; e < begin.size(); ++e) begin[e] += begin[e - 1];
-  // Each begin[e] is incremented to begin[e + 1]; afterwards all of them are moved by one place.
+  // The loop increments each begin[e] to begin[e + 1]; the lines after it move all of them by one place.
   for (size_t c = 0; c < expert.size(); ++c) {
     row[c] = begin[static_cast<size_t>(expert[c])]++;
     choice[static_cast<size_t>(row[c])] = static_cast<i32>(c);
@@ -60,16 +58,14 @@ void sort_by_expert(const Tensor& experts, const Tensor& begins, const Tensor& c
 void gather_rows(const Tensor& from, const Tensor& choice_of_row, const Tensor& weights, const Tensor& to) {
   check_rows(from, to, choice_of_row, weights);
   if (to.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (to.device().is_cuda()) return cuda::gather_rows(from, choice_of_row, weights, to);
-  }
+  SPILLWAY_RETURN_IF_CUDA(to, gather_rows(from, choice_of_row, weights, to));
   for_dtype("gather_rows", to.dtype(), [&]<class T>(T) {
     using W = Wide<T>;
     const i64 C = to.size(1), K = to.size(0) / from.size(0);
     const T* x = from.data<T>();
     T* y = to.data<T>();
     const i32* choice = choice_of_row.data<i32>();
-    const W* weight = weights.defined() ? weights.data<W>() : nullptr;
+    const W* weight = data_or_null<W>(weights);
     Stream::current().for_ranges(to.size(0), ceil_div(kGrain, C), [=](i64 begin, i64 end) {
       for (i64 r = begin; r < end; ++r) {
         const T* row = x + choice[r] / K * C;
@@ -87,16 +83,14 @@ void gather_rows(const Tensor& from, const Tensor& choice_of_row, const Tensor& 
 void sum_rows(const Tensor& from, const Tensor& row_of_choice, const Tensor& weights, const Tensor& to) {
   check_rows(to, from, row_of_choice, weights);
   if (to.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (to.device().is_cuda()) return cuda::sum_rows(from, row_of_choice, weights, to);
-  }
+  SPILLWAY_RETURN_IF_CUDA(to, sum_rows(from, row_of_choice, weights, to));
   for_dtype("sum_rows", to.dtype(), [&]<class T>(T) {
     using W = Wide<T>;
     const i64 C = to.size(1), K = from.size(0) / to.size(0);
     const T* x = from.data<T>();
     T* y = to.data<T>();
     const i32* row = row_of_choice.data<i32>();
-    const W* weight = weights.defined() ? weights.data<W>() : nullptr;
+    const W* weight = data_or_null<W>(weights);
     Stream::current().for_ranges(to.size(0), ceil_div(kGrain, C), [=](i64 begin, i64 end) {
       for (i64 n = begin; n < end; ++n) {
         for (i64 c = 0; c < C; ++c) {
@@ -115,9 +109,7 @@ void sum_rows(const Tensor& from, const Tensor& row_of_choice, const Tensor& wei
 void row_products(const Tensor& a, const Tensor& b, const Tensor& row_of_choice, const Tensor& products) {
   check_rows(a, b, row_of_choice, products);
   if (products.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (products.device().is_cuda()) return cuda::row_products(a, b, row_of_choice, products);
-  }
+  SPILLWAY_RETURN_IF_CUDA(products, row_products(a, b, row_of_choice, products));
   for_dtype("row_products", a.dtype(), [&]<class T>(T) {
     const i64 C = a.size(1), K = b.size(0) / a.size(0);
     const T *x = a.data<T>(), *y = b.data<T>();

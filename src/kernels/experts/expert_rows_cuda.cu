@@ -40,7 +40,7 @@ struct Rows {
   const T* from;
   T* to;
   const i32* index;
-  const Wide<T>* weight;  // weight of each choice; null: no weights
+  const Wide<T>* weight;  // the weight of each choice; null if there are no weights
   i64 rows, columns, chosen;
   bool aligned;
 };
@@ -51,7 +51,7 @@ Rows<T> rows_of(const Tensor& from, const Tensor& to, const Tensor& index, const
   return {from.data<T>(),
           to.data<T>(),
           index.data<i32>(),
-          weights.defined() ? weights.data<Wide<T>>() : nullptr,
+          data_or_null<Wide<T>>(weights),
           to.size(0),
           columns,
           chosen,

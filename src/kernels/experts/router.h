@@ -12,17 +12,17 @@ namespace spillway::kernels {
 /// weights.
 void router(const Tensor& logits_NE, bool normalised, const Tensor& probabilities_NE, const Tensor& experts_NK, const Tensor& weights_NK);
 
-/// The load-balancing loss of router_load.h over all layers of a micro-batch, in the form that its gradient needs. The load of all layers
-/// must have been added before the backward pass of the first of these layers begins.
+/// The load-balancing loss of router_load.h over all layers of a micro-batch, in the form that its gradient
+/// needs. The load of all layers must have been added before the backward pass of any of these layers begins.
 struct RouterLoad {
-  Tensor load_2E;     // undefined: there is no load-balancing loss
+  Tensor load_2E;     // the load; undefined if there is no load-balancing loss
   Tensor targets_N;   // the targets that were passed to add_router_load()
-  double factor = 0;  // by which the loss is multiplied
+  double factor = 0;  // the factor by which the loss is multiplied
 };
 
-/// Computes dlogits, in the dtype of the logits, from the gradient of the weights, through the normalisation and the softmax. The choice of
-/// experts itself has no gradient. If `load` is defined, also adds the gradient of the load-balancing loss, to which padding tokens do not
-/// contribute.
+/// Computes dlogits, in the dtype of the logits, from the gradient of the weights, through the
+/// normalisation and the softmax. The choice of experts itself has no gradient. If `load` is defined,
+/// the gradient of the load-balancing loss, to which padding tokens do not contribute, is added.
 void router_gradient(const Tensor& probabilities_NE, const Tensor& experts_NK, const Tensor& weights_NK, const Tensor& dweights_NK,
                      bool normalised, const RouterLoad& load, const Tensor& dlogits_NE);
 

@@ -10,7 +10,7 @@
 namespace spillway::kernels {
 namespace {
 
-constexpr i64 kGrain = 1 << 12;  // about how many logits a task has
+constexpr i64 kGrain = 1 << 12;  // the approximate number of logits of a task
 
 void check(const Tensor& logits, const Tensor& probabilities, const Tensor& experts, const Tensor& weights) {
   const bool ranks = logits.rank() == 2 && experts.rank() == 2 && experts.shape() == weights.shape();
@@ -38,9 +38,7 @@ void softmax(const T* logits, i64 n, Wide<T>* p) {
 void router(const Tensor& logits, bool normalised, const Tensor& probabilities, const Tensor& experts, const Tensor& weights) {
   check(logits, probabilities, experts, weights);
   if (logits.device().is_meta() || logits.elems() == 0) return;
-  if constexpr (kHasCuda) {
-    if (logits.device().is_cuda()) return cuda::router(logits, normalised, probabilities, experts, weights);
-  }
+  SPILLWAY_RETURN_IF_CUDA(logits, router(logits, normalised, probabilities, experts, weights));
   for_dtype("router", logits.dtype(), [&]<class T>(T) {
     using W = Wide<T>;
     const i64 E = logits.size(1), K = experts.size(1);
@@ -62,9 +60,7 @@ void router_gradient(const Tensor& probabilities, const Tensor& experts, const T
   require(dweights.shape() == weights.shape() && dweights.dtype() == weights.dtype() && dweights.is_contiguous(),
           "[router_gradient] expected a contiguous gradient with the shape and dtype of the weights");
   if (dlogits.device().is_meta() || dlogits.elems() == 0) return;
-  if constexpr (kHasCuda) {
-    if (dlogits.device().is_cuda()) return cuda::router_gradient(probabilities, experts, weights, dweights, normalised, load, dlogits);
-  }
+  SPILLWAY_RETURN_IF_CUDA(dlogits, router_gradient(probabilities, experts, weights, dweights, normalised, load, dlogits));
   for_dtype("router_gradient", dlogits.dtype(), [&]<class T>(T) {
     using W = Wide<T>;
     const i64 E = dlogits.size(1), K = experts.size(1);

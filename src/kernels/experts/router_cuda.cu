@@ -6,7 +6,7 @@
 #include "kernels/experts/router_rows.h"
 #include "tensor/batch.h"
 
-// One thread handles one token.
+// The routing kernels for a GPU; one thread handles one token.
 namespace spillway::kernels::cuda {
 namespace {
 

@@ -1,8 +1,8 @@
-// The load-balancing loss of a mixture of experts (Shazeer et al., arXiv:1701.06538; Fedus et al., Switch, arXiv:2101.03961). The load says
-// how often each expert was chosen and how probable it was, over the tokens of all layers of a micro-batch. Padding tokens are left out, as
-// in transformers' load_balancing_loss_func with an attention mask. Legend: N = tokens, E = experts, K = experts per token. load[2, E], in
-// f64, holds for each expert the number of choices and the sum of probabilities. The loss is factor * sum over E of choices *
-// probabilities.
+// The load-balancing loss of a mixture of experts (Shazeer et al., arXiv:1701.06538; Fedus et al., Switch,
+// arXiv:2101.03961). The load says how often each expert was chosen and how probable its choice was, over the tokens
+// of all layers of a micro-batch. Padding tokens are left out, as in transformers' load_balancing_loss_func with an
+// attention mask. Legend: N = tokens, E = experts, K = experts per token. load[2, E], in f64, holds for each expert
+// the number of choices and the sum of probabilities. The loss is factor * sum over E of choices * probabilities.
 #pragma once
 #include "tensor/tensor.h"
 

@@ -13,13 +13,11 @@ void add_router_load(const Tensor& probabilities, const Tensor& experts, const T
               experts.is_contiguous() && (!targets.defined() || targets.is_contiguous()),
           "[router load] expected probabilities [N, E], int32 experts [N, K], int32 targets [N] or none, and a load [2, E] of f64");
   if (load.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (load.device().is_cuda()) return cuda::add_router_load(probabilities, experts, targets, load);
-  }
+  SPILLWAY_RETURN_IF_CUDA(load, add_router_load(probabilities, experts, targets, load));
   for_dtype("router load", probabilities.dtype(), [&]<class T>(T) {
     const i64 N = probabilities.size(0), E = probabilities.size(1), K = experts.size(1);
     const T* p = probabilities.data<T>();
-    const i32 *choice = experts.data<i32>(), *target = targets.defined() ? targets.data<i32>() : nullptr;
+    const i32 *choice = experts.data<i32>(), *target = data_or_null<i32>(targets);
     double *choices = load.data<double>(), *sums = choices + E;
     Stream::current().for_ranges(E, 16, [=](i64 first, i64 last) {
       for (i64 e = first; e < last; ++e) {
@@ -41,9 +39,7 @@ void add_router_loss(const Tensor& load, double factor, const Tensor& loss) {
   require(load.rank() == 2 && load.dtype() == DType::f64 && loss.dtype() == DType::f64 && loss.elems() == 1,
           "[router loss] expected a load [2, E] and a loss of f64");
   if (loss.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (loss.device().is_cuda()) return cuda::add_router_loss(load, factor, loss);
-  }
+  SPILLWAY_RETURN_IF_CUDA(loss, add_router_loss(load, factor, loss));
   const i64 E = load.size(1);
   const double *choices = load.data<double>(), *sums = choices + E;
   double sum = 0;

@@ -49,7 +49,7 @@ __global__ void add_products(i64 experts, const double* choices, const double* s
 void add_router_load(const Tensor& probabilities, const Tensor& experts, const Tensor& targets, const Tensor& load) {
   const i64 count = probabilities.size(1);
   double* choices = load.data<double>();
-  const i32* target = targets.defined() ? targets.data<i32>() : nullptr;
+  const i32* target = data_or_null<i32>(targets);
   const dim3 blocks(static_cast<unsigned>(std::min<i64>(count, 1024)));
   const auto of = [&]<class T>(T) {
     launch("router load", sum_probabilities<T>, blocks, dim3(kBlockThreads), probabilities.size(0), count, experts.size(1),

@@ -1,4 +1,4 @@
-// The choice of experts for one token, and its gradient. Used by the routers of CPU and GPU.
+// Chooses the experts of one token and computes the gradient of the choice. The routers of CPU and GPU share these functions.
 #pragma once
 #include "tensor/dtype.h"
 
@@ -8,8 +8,8 @@ namespace spillway::kernels {
 /// weights to `weight`. If p is NaN, the first experts are chosen.
 template <class W>
 constexpr void choose_experts(const W* p, i64 experts, i64 chosen, bool normalised, i32* choice, W* weight) {
-  // Ranks experts by falling probability; of equally probable experts the lower index ranks first. `last` becomes the last chosen expert.
-  // An expert is chosen if it does not rank after `last`.
+  // Experts are ranked by falling probability; of equally probable experts the lower index ranks first.
+  // `last` becomes the last chosen expert. The chosen experts are `last` and all that rank before it.
   i64 last = -1;
   for (i64 k = 0; k < chosen; ++k) {
     i64 best = -1;
@@ -31,10 +31,10 @@ constexpr void choose_experts(const W* p, i64 experts, i64 chosen, bool normalis
   for (i64 k = 0; normalised && k < chosen; ++k) weight[k] /= sum;
 }
 
-/// Writes the gradient of one token's logits. Let dw be the gradient of the weights. If normalised, it is w (dw - sum(w dw)) for the chosen
-/// experts and 0 for the others. Otherwise it is p (dp - sum(p dp)), where dp is dw for the chosen experts and 0 for the others. If there
-/// are `choices` (router_load.h), it also adds the gradient of the loss factor * choices * probability, which is p (dq - sum(p dq)) with dq
-/// = factor * choices.
+/// Writes the gradient of one token's logits. Let dw be the gradient of the weights. If normalised, the gradient
+/// is w (dw - sum(w dw)) for the chosen experts and 0 for the others. Otherwise it is p (dp - sum(p dp)), where dp
+/// is dw for the chosen experts and 0 for the others. If there are `choices` (router_load.h), the gradient of the
+/// loss factor * choices * probability is added. That gradient is p (dq - sum(p dq)) with dq = factor * choices.
 template <class T>
 constexpr void choice_gradient(const Wide<T>* p, const i32* choice, const Wide<T>* weight, const Wide<T>* dweight, i64 experts, i64 chosen,
                                bool normalised, const double* choices, double factor, T* dlogits) {

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "data/file.h"
+#include "data/files/file.h"
 #include "models/export/weight_bytes.h"
 #include "models/lora.h"
 #include "models/model.h"

@@ -1,5 +1,5 @@
-// Writes a model's weights and config.json as a Hugging Face folder, streaming from another such folder (a checkpoint). It takes a MiB of
-// memory for each thread of the current stream, however large the model is. Equal weights give equal bytes.
+// Writes a model's weights and config.json as a Hugging Face folder, streaming from another such folder (a checkpoint). The
+// export takes a MiB of memory for each thread of the current stream, however large the model is. Equal weights give equal bytes.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -13,13 +13,13 @@ struct ExportResult {
   i64 tensors = 0, files = 0;
 };
 
-/// Exports the model to folder `to`. `dtype` is "fp32", "fp64", "bf16" or "fp16" (values are rounded to nearest, ties to even); without it
-/// the stored types are kept. It writes one file, or shards of at most `max_shard_bytes` with an index. Throws Error(usage) on another
-/// dtype, Error(data) when the model's folder does not hold the model, and Error(io).
+/// Exports the model to folder `to`. `dtype` is "fp32", "fp64", "bf16" or "fp16" (values are rounded to nearest, ties to
+/// even); without it the stored types are kept. Writes one file, or shards of at most `max_shard_bytes` with an index.
+/// Throws Error(usage) on another dtype, Error(data) when the model's folder does not hold the model, and Error(io).
 ExportResult export_folder(const PlainModel& model, const std::filesystem::path& to, const std::optional<std::string>& dtype,
                            i64 max_shard_bytes);
 
-/// Exports the adapters alone, as a PEFT folder that names `base` as its base model. `averages` is as in PlainModel.
+/// Exports the adapters alone, as a PEFT folder that names `base` as its base model. PlainModel (plain_model.h) explains `averages`.
 ExportResult export_adapter(const ModelConfig& config, const std::filesystem::path& adapter, const std::string& base,
                             const std::filesystem::path& to, const std::optional<std::string>& dtype,
                             const std::optional<std::filesystem::path>& averages = {});

@@ -1,5 +1,5 @@
-// A trained model as it is exported, whatever the format. Adapters are merged into the weights and averages replace them; names and shapes
-// are those of the model without adapters. Weights are read only on request. Thread-safe after construction.
+// Defines PlainModel, a trained model as it is exported, whatever the format. Adapters are merged into the weights and averages replace
+// them; names and shapes are those of the model without adapters. Weights are read only on request. Thread-safe after construction.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -12,16 +12,16 @@ namespace spillway::models {
 
 class PlainModel {
  public:
-  /// `from` is the folder of the model's weights, `adapter` a PEFT folder with the adapters that `config` describes, and `averages` a
-  /// safetensors file whose tensors NAME.ema replace those parameters (weights.h). Throws Error(data) when a folder does not hold the
-  /// model's weights.
+  /// Reads a trained model. `from` is the folder of the model's weights, `adapter` a PEFT folder with the
+  /// adapters that `config` describes, and `averages` a safetensors file whose tensors NAME.ema replace
+  /// those parameters (weights.h). Throws Error(data) when a folder does not hold the model's weights.
   PlainModel(const ModelConfig& config, const std::filesystem::path& from, const std::optional<std::filesystem::path>& adapter = {},
              const std::optional<std::filesystem::path>& averages = {});
 
   const ModelConfig& config() const { return config_; }
-  const nn::Sequential& model() const { return model_; }  // of type f32; its storages have no memory
+  const nn::Sequential& model() const { return model_; }  // returns the model, of type f32; its storages have no memory
   const WeightSource& weights() const { return *weights_; }
-  /// Returns the parameter's element type in the folder of the weights.
+  /// Returns the element type that the parameter has in the folder of the weights.
   DType stored_dtype(const nn::Parameter& parameter) const { return stored_->stored_dtype(parameter); }
 
  private:

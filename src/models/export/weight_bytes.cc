@@ -11,7 +11,7 @@
 namespace spillway::models {
 namespace {
 
-constexpr i64 kPieceBytes = kMiB;  // size of each thread's buffer
+constexpr i64 kPieceBytes = kMiB;  // the size of each thread's buffer
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Converts a parameter's values to the bytes of a file. Shared by the writers of export formats.
+// Converts a parameter's values to the bytes of a file. The writers of export formats share it.
 #pragma once
 #include <functional>
 
@@ -6,10 +6,10 @@
 
 namespace spillway::models {
 
-/// Returns the type named "fp32", "fp64", "bf16" or "fp16". Throws Error(usage) on another name.
+/// Returns the type named "fp32", "fp64", "bf16" or "fp16". Throws Error(usage) on any other name.
 DType exported_dtype(const std::string& name);
 
-/// Receives bytes of a parameter and their offset in it.
+/// A function that receives some bytes of a parameter and their offset in the parameter.
 using WriteBytes = std::function<void(i64 offset, std::span<const std::byte> bytes)>;
 
 /// Passes all bytes of the parameter to `write`, as WeightSource::read_as() returns them, at most a MiB at once. The threads of the current

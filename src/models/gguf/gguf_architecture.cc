@@ -147,11 +147,11 @@ std::string renamed(const ModelConfig& c, std::string_view module) {
   throw Error(ErrorCode::bug, fmt::format("[gguf] expected a parameter that has a GGUF name, got {}", module));
 }
 
-// llama.cpp assumes a scale of the attention scores for each family. Returns the factor by which queries are multiplied to make up for
-// another scale in the configuration. The factor is 1 for all published models.
+// Returns the factor by which queries are multiplied. llama.cpp assumes one scale of the attention scores for
+// each family; the factor makes up for a different scale in the configuration. It is 1 for all published models.
 double query_factor(const ModelConfig& c) {
   if (!is_gemma(c) || c.query_scalar <= 0) return 1;
-  const i64 largest = c.family == Family::gemma2 ? 46 : 62;  // layers of the 27B model, by which llama.cpp recognises it
+  const i64 largest = c.family == Family::gemma2 ? 46 : 62;  // the layers of the 27B model, by which llama.cpp recognises that model
   const auto divided = static_cast<double>(c.layers == largest ? c.width / c.heads : c.head_dim);
   return std::sqrt(divided / c.query_scalar);
 }

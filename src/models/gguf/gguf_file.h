@@ -7,15 +7,15 @@
 #include <string_view>
 #include <vector>
 
-#include "data/file.h"
-#include "data/write_behind.h"
+#include "data/files/file.h"
+#include "data/files/write_behind.h"
 
 namespace spillway::models {
 
-/// Element types, with ggml's numbers.
+/// The element types of GGUF tensors, with ggml's numbers.
 enum class GgufType : u32 { f32 = 0, f16 = 1, q8_0 = 8, bf16 = 30 };
 const char* to_string(GgufType type);
-/// Returns the bytes of `elems` elements, which must be whole blocks of the type.
+/// Returns the bytes that `elems` elements take. `elems` must be whole blocks of the type.
 i64 gguf_bytes(GgufType type, i64 elems);
 
 /// The metadata of a file: keys and values in the order in which they are added.
@@ -42,7 +42,7 @@ class GgufMetadata {
 struct GgufTensor {
   std::string name;
   GgufType type = GgufType::f32;
-  std::vector<i64> extents;  // the fastest-varying first, as in ggml
+  std::vector<i64> extents;  // the extents with the fastest-varying first, as in ggml
   i64 elems() const;
   i64 bytes() const { return gguf_bytes(type, elems()); }
 };
@@ -50,23 +50,23 @@ struct GgufTensor {
 class GgufWriter {
  public:
   GgufWriter(const std::filesystem::path& path, const GgufMetadata& metadata, const std::vector<GgufTensor>& tensors);
-  /// Writes bytes of a tensor from `offset` within the tensor on. `tensor` is its index in the list given to the constructor. The caller
-  /// must write each byte exactly once, in any order. Thread-safe. Throws Error(io).
+  /// Writes bytes of a tensor from `offset` within the tensor on. `tensor` is the tensor's index in the list given
+  /// to the constructor. The caller must write each byte exactly once, in any order. Thread-safe. Throws Error(io).
   void write(size_t tensor, i64 offset, std::span<const std::byte> bytes);
-  /// Finishes the file; on return it is on stable storage. Throws Error(bug) unless every byte was written.
+  /// Finishes the file. When finish() returns, the file is on stable storage. Throws Error(bug) unless every byte was written.
   void finish();
   i64 file_bytes() const { return file_bytes_; }
 
  private:
   struct Place {
-    i64 begin, bytes;  // offset in the file, and size
+    i64 begin, bytes;  // the tensor's offset in the file, and its size
   };
 
   data::File file_;
   data::WriteBehind behind_{file_};
-  std::vector<Place> places_;  // one for each tensor
+  std::vector<Place> places_;  // one entry for each tensor
   i64 file_bytes_ = 0;
-  std::atomic<i64> missing_bytes_ = 0;  // number of bytes of tensors that are still to be written
+  std::atomic<i64> missing_bytes_ = 0;  // the number of bytes of tensors that are still to be written
 };
 
 }  // namespace spillway::models

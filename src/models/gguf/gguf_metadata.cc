@@ -50,8 +50,8 @@ void add_rope(const ModelConfig& c, Keys& keys) {
   keys.real("rope.scaling.factor", s.factor);
   if (!yarn) return;
   if (c.family != Family::phi3) keys.whole("rope.scaling.original_context_length", s.original_positions);
-  // llama.cpp multiplies the rotated elements by 0.1 ln(factor) + 1 and by attn_factor, so attn_factor is attention_factor divided by the
-  // former.
+  // llama.cpp multiplies the rotated elements by 0.1 ln(factor) + 1 and by
+  // attn_factor, so attn_factor is attention_factor divided by 0.1 ln(factor) + 1.
   const double usual = s.factor > 1 ? 0.1 * std::log(s.factor) + 1 : 1;
   if (std::abs(s.attention_factor - usual) > 1e-9) keys.real("rope.scaling.attn_factor", s.attention_factor / usual);
   keys.real("rope.scaling.yarn_beta_fast", s.beta_fast);

@@ -14,14 +14,15 @@ namespace spillway::models {
 void add_gguf_config(const ModelConfig& config, const std::string& name, GgufType weights, GgufMetadata& metadata,
                      std::vector<std::string>& notes);
 
-/// The source of the tokenizer: a model folder, or 256 tokens that stand for the byte values (`bytes`), or no tokenizer.
+/// The source of the tokenizer: a model folder; or 256 tokens that stand
+/// for the byte values (`bytes`); or no source, if there is no tokenizer.
 struct GgufTokenizer {
   std::optional<std::filesystem::path> folder;
   bool bytes = false;
-  std::vector<i64> more_ends = {};  // tokens that end a text, besides those of config.json
+  std::vector<i64> more_ends = {};  // further tokens that end a text, besides those of config.json
 };
-/// Adds the tokenizer. Appends to `notes` sentences about what llama.cpp will do differently. Throws Error(data) if files cannot be read or
-/// the tokenizer has more tokens than the model.
+/// Adds the tokenizer. Appends to `notes` sentences about what llama.cpp will do differently.
+/// Throws Error(data) if files cannot be read or the tokenizer has more tokens than the model.
 void add_gguf_tokenizer(const ModelConfig& config, const GgufTokenizer& tokenizer, GgufMetadata& metadata, std::vector<std::string>& notes);
 
 }  // namespace spillway::models

@@ -16,11 +16,11 @@
 namespace spillway::models {
 namespace {
 
-constexpr i64 kPieceElems = 1 << 18;  // number of elements that a thread encodes at once; a multiple of the Q8_0 block
-constexpr i64 kHeldElems = 1 << 24;   // most elements that are held in memory at once, unless one piece is larger
+constexpr i64 kPieceElems = 1 << 18;  // the number of elements that a thread encodes at once; a multiple of the Q8_0 block
+constexpr i64 kHeldElems = 1 << 24;   // the most elements that are held in memory at once, unless one piece is larger
 
-// Some consecutive elements of a tensor. `bytes` is what goes to the file. `values` holds the numbers before they are encoded; it is unused
-// if the source delivers the bytes themselves.
+// Some consecutive elements of a tensor. `bytes` are written to the file. `values` holds the
+// numbers before they are encoded; it is unused if the source delivers the encoded bytes.
 struct Piece {
   std::vector<float> values;
   std::vector<std::byte> bytes;
@@ -29,7 +29,8 @@ struct Piece {
 // Encodes a tensor of the file in its GGUF type. The threads of the current stream encode and write pieces of the tensor in parallel.
 class Encoder {
  public:
-  /// Fills piece number `number` of a parameter, whose values or bytes have their final size already. Called on any thread.
+  /// A function that fills piece number `number` of a parameter, whose values
+  /// or bytes have their final size already. It may be called on any thread.
   using Fill = std::function<void(i64 number, Piece& piece)>;
 
   Encoder(const GgufPart& part, GgufType type, const WeightSource& source, GgufWriter& writer, size_t tensor)
@@ -55,7 +56,8 @@ class Encoder {
     done_elems_ += p.elems();
   }
 
-  /// Reads `count` elements of the parameter from `begin` on into the piece from its element `at` on, with offset and factor applied.
+  /// Reads `count` elements of the parameter from `begin` on. Writes them to the
+  /// piece from the piece's element `at` on, with offset and factor applied.
   void read(const nn::Parameter& p, i64 begin, i64 count, Piece& piece, i64 at) const {
     if (is_straight(p)) {
       const i64 width = gguf_bytes(type_, 1);
@@ -77,8 +79,8 @@ class Encoder {
  private:
   bool is_plain() const { return part_.added == 0 && part_.factor == 1; }
   DType stored_as() const { return type_ == GgufType::bf16 ? DType::bf16 : type_ == GgufType::f16 ? DType::f16 : DType::f32; }
-  // Returns true if the source delivers the bytes themselves, so that nothing is encoded here. For f16 it must also store f16: numbers too
-  // large for f16 have to be found before they are rounded.
+  // Returns whether the source delivers the bytes for the file as they are, so that nothing needs to be encoded.
+  // For f16 the source must also store f16: numbers too large for f16 have to be found before they are rounded.
   bool is_straight(const nn::Parameter& p) const {
     if (!is_plain() || type_ == GgufType::q8_0 || part_.order == GgufPart::Order::transposed) return false;
     return type_ != GgufType::f16 || source_.is_stored_as(p, DType::f16);
@@ -111,7 +113,7 @@ class Encoder {
   const WeightSource& source_;
   GgufWriter& writer_;
   const size_t tensor_;
-  i64 done_elems_ = 0;  // number of elements of the parameters that are already written
+  i64 done_elems_ = 0;  // the number of elements of the parameters that are already written
 };
 
 void put_range(const nn::Parameter& p, Encoder& encoder) {

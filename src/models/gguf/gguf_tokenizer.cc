@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "data/chat/find_chat_template.h"
+#include "data/template/find_chat_template.h"
 #include "data/tokenizer/byte_level.h"
 #include "data/tokenizer/json_fields.h"
 #include "data/tokenizer/tokenizer.h"

@@ -16,7 +16,7 @@ Value axis_between(Graph& g, const Value& begin_1, const Value& end_1) {
   return g.node("Range", {scalar(begin_1), scalar(end_1), g.integer(1)});
 }
 
-// Reshapes [N, heads D] to [B, heads, T, D].
+// Reshapes [N, heads D], whose rows are all positions of a batch, to [B, heads, T, D].
 Value heads_of(Graph& g, const Positions& positions, const Value& x, i64 heads, i64 head_dim) {
   const Value shape = g.node("Concat", {positions.rows_and_length, g.integers({heads, head_dim})}, {{"axis", i64{0}}});
   return g.node("Transpose", {g.node("Reshape", {x, shape})}, {{"perm", std::vector<i64>{0, 2, 1, 3}}});

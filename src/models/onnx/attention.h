@@ -13,16 +13,16 @@ class Positions {
   /// transformers' exporters.
   explicit Positions(Graph& graph);
 
-  /// Token ids [N], positions [N], and a tensor [2] with B and T.
+  /// The values are token ids [N], positions [N], and a tensor [2] with B (rows) and T (positions).
   Value ids_N, positions_N, rows_and_length;
   /// Returns the attention mask [B, 1, 1, T, S] in f32: 0, or the lowest number where a query does not see a key. `window` is the number of
   /// positions that a query sees; 0 means all positions up to its own.
   Value mask(Graph& graph, i64 window);
-  /// Returns cosines and sines [B, 1, T, R / 2] of a layer's rotation angles in the graph's type, R being the number of rotated elements.
+  /// Returns cosines and sines [B, 1, T, R / 2] of a layer's rotation angles in the graph's type. R is the number of rotated elements.
   std::pair<Value, Value> turns(Graph& graph, i64 layer);
 
  private:
-  Value positions_BT_, attended_BS_, length_, all_;  // length_ and all_ are T and S, each [1]
+  Value positions_BT_, attended_BS_, length_, all_;  // the values length_ and all_ are T and S, each of shape [1]
   std::map<i64, Value> masks_;
   std::map<std::vector<double>, std::pair<Value, Value>> turns_;
 };
@@ -31,8 +31,8 @@ struct Queries {
   Value q, k, v;  // [N, H D], [N, K D], [N, K D]; after a norm of each head q and k are [N, H, D] and [N, K, D]
 };
 
-/// Adds attention with result [N, H D]. Also defines the layer's outputs present.N.key and .value [B, K, S, D]. If `turned`, queries and
-/// keys are rotated by their positions first.
+/// Adds attention with result [N, H D]. Also defines the layer's outputs present.N.key and
+/// .value [B, K, S, D]. With `turned`, queries and keys are first rotated by their positions.
 Value attention(Graph& graph, Positions& positions, const Queries& queries, i64 layer, double scale, bool turned);
 
 }  // namespace spillway::models::onnx

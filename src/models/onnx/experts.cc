@@ -26,7 +26,7 @@ Value expert_mlp(Graph& g, const Value& x_MC, const std::string& name) {
 
 }  // namespace
 
-// Each expert computes only the rows of the tokens that chose it.
+// Adds a mixture of experts. Each expert computes only the rows of the tokens that chose it.
 Value experts(Graph& g, const Value& x_NC, const std::string& name) {
   const Routed to = routed(g, x_NC, name);
   const Value wide_NC = wide(g, x_NC);

@@ -1,7 +1,7 @@
 #include "models/onnx/export.h"
 
 #include "base/error.h"
-#include "data/file.h"
+#include "data/files/file.h"
 #include "models/export/weight_bytes.h"
 #include "models/onnx/models.h"
 

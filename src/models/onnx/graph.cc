@@ -5,7 +5,7 @@
 #include <protozero/pbf_writer.hpp>
 
 #include "base/error.h"
-#include "data/file.h"
+#include "data/files/file.h"
 #include "models/export/weight_bytes.h"
 
 namespace spillway::models::onnx {
@@ -14,7 +14,7 @@ namespace {
 using Message = protozero::pbf_writer;
 
 constexpr i64 kIrVersion = 8, kOperatorSet = 17, kAlignment = 64;
-constexpr i32 kExternal = 1;  // EXTERNAL of the enum TensorProto.DataLocation
+constexpr i32 kExternal = 1;  // the value EXTERNAL of the enum TensorProto.DataLocation
 constexpr const char* kDataName = "model.onnx.data";
 
 // The field numbers of onnx.proto.

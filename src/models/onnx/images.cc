@@ -41,7 +41,7 @@ Value averaging(Graph& g, i64 from, i64 to) {
   return g.numbers_f32(shares, {from, to});
 }
 
-// Pools to [N, C, to, to] by averaging along one axis after the other.
+// Pools x to [N, C, to, to] by averaging along one axis after the other.
 Value averaged(Graph& g, const Value& x_NCHW, const Extent& image, i64 to) {
   if (image.h == to && image.w == to) return x_NCHW;
   const auto turned = [&](const Value& x) { return g.node("Transpose", {x}, {{"perm", std::vector<i64>{0, 1, 3, 2}}}); };

@@ -40,8 +40,8 @@ double gpt2_scale(const ModelConfig& c, i64 layer) {
   return c.scale_attention_by_layer ? scale / static_cast<double>(layer + 1) : scale;
 }
 
-// Applies the query/key norm of the model's family to [N, heads D]: over each head, over the whole row before the split into heads, or no
-// norm at all.
+// Applies the query/key norm of the model's family to [N, heads D]: over each head, or
+// over the whole row before the split into heads. Without such a norm, x is unchanged.
 Value normed_heads(Graph& g, const Value& x, const std::string& name) {
   const ModelConfig& c = g.config();
   const DecoderStyle style = style_of(c);

@@ -6,7 +6,7 @@ namespace spillway::models::onnx {
 
 /// Multiplies x[N, I] by the weight NAME.weight, [O, I] or, with `inputs_first`, [I, O], and adds NAME.bias if the model has one.
 Value linear(Graph& graph, const Value& x_NI, const std::string& name, bool inputs_first = false);
-/// Multiplies x[N, I] by the weight of that name, [O, I].
+/// Multiplies x[N, I] by the weight [O, I] of that name.
 Value product(Graph& graph, const Value& x_NI, const std::string& weight_OI);
 
 Value layer_norm(Graph& graph, const Value& x, const std::string& name, double eps);
@@ -16,7 +16,7 @@ Value rms_norm(Graph& graph, const Value& x, const std::string& name, double eps
 Value gelu_tanh(Graph& graph, const Value& x);
 Value gelu_erf(Graph& graph, const Value& x);
 Value silu(Graph& graph, const Value& x);
-/// Returns tanh(x / cap) * cap for an f32 value; x itself if cap is 0.
+/// Returns tanh(x / cap) * cap for an f32 value, and x itself if cap is 0.
 Value softcapped(Graph& graph, const Value& x, double cap);
 
 /// wide() converts to f32, narrowed() from f32 to the graph's type. Neither adds a node if the graph's type is f32.
@@ -27,7 +27,7 @@ Value cast(Graph& graph, const Value& x, ElementType type);
 Value slice(Graph& graph, const Value& x, i64 axis, i64 begin, i64 end);
 /// Returns the size of an axis, as a tensor of shape [1].
 Value size_of_axis(Graph& graph, const Value& x, i64 axis);
-/// Reshapes x. In `shape`, -1 (at most once) stands for the remaining size and 0 keeps x's size of that axis.
+/// Reshapes x. In `shape`, -1 (at most once) stands for the remaining size, and 0 keeps the size of that axis of x.
 Value reshape(Graph& graph, const Value& x, const std::vector<i64>& shape);
 
 }  // namespace spillway::models::onnx

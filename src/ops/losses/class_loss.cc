@@ -1,11 +1,10 @@
 #include "ops/losses/class_loss.h"
 
-#include "kernels/axis/class_loss.h"
-#include "kernels/axis/softmax.h"
-#include "kernels/cross_entropy.h"
+#include "kernels/losses/class_loss.h"
+#include "kernels/losses/cross_entropy.h"
+#include "kernels/rows/softmax.h"
 #include "ops/dense.h"
 #include "ops/refuse.h"
-#include "ops/rows.h"
 
 namespace spillway::ops {
 namespace {

@@ -1,9 +1,9 @@
 #include "ops/losses/error_loss.h"
 
-#include "kernels/pointwise/pointwise.h"
+#include "kernels/elementwise/pointwise.h"
 #include "ops/dense.h"
-#include "ops/reduce.h"
 #include "ops/refuse.h"
+#include "ops/rows/reduce.h"
 
 namespace spillway::ops {
 namespace {

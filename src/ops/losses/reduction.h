@@ -1,4 +1,4 @@
-// How the losses of single elements or rows are combined.
+// Selects how the losses of single elements or rows are combined.
 #pragma once
 
 namespace spillway::ops {

@@ -1,9 +1,9 @@
 #include "ops/losses/row_loss.h"
 
-#include "kernels/cross_entropy.h"
-#include "kernels/reduce.h"
+#include "kernels/elementwise/pointwise.h"
+#include "kernels/losses/cross_entropy.h"
 #include "ops/dense.h"
-#include "ops/pointwise.h"
+#include "ops/elementwise/pointwise.h"
 #include "ops/refuse.h"
 #include "tensor/create.h"
 
@@ -31,7 +31,7 @@ Variable sum_of_rows(const Variable& losses, const Tensor& mask_B, double gradie
   kernels::sum_in_order(x.value, 1, total);
   Recorder r({x});
   return r.output(total, [=, dtype = x.dtype()](Backward& b) {
-    kernels::broadcast(full({}, gradient_factor * b.gradient().item(), dtype), b.target(0));
+    kernels::pointwise(kernels::Pointwise::same, {full({}, gradient_factor * b.gradient().item(), dtype)}, {}, b.target(0));
   });
 }
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "ops/layout/shape.h"
 #include "ops/products/matmul.h"
-#include "ops/reduce.h"
 #include "ops/refuse.h"
-#include "ops/shape.h"
+#include "ops/rows/reduce.h"
 
 namespace spillway::ops {
 namespace {
@@ -14,12 +14,12 @@ namespace {
 bool has(const std::string& letters, char letter) { return letters.find(letter) != std::string::npos; }
 bool is_letter(char c) { return ('a' <= c && c <= 'z') || ('A' <= c && c <= 'Z'); }
 
-// Stands for "..." among the letters of an input. Later it is replaced by one digit for each axis that "..." covers; the digit '0' means
-// the last of these axes.
+// The character that stands for "..." among the letters of an input. Later it is replaced
+// by one digit for each axis that "..." covers; the digit '0' means the last of these axes.
 constexpr char kOthers = '.';
 
 struct Equation {
-  std::string a, b, out;  // letters of the two inputs and of the result, with kOthers for "..."
+  std::string a, b, out;  // the letters of the two inputs and of the result, with kOthers for "..."
 
   explicit Equation(const std::string& whole) : text_(whole) {
     a = letters("a");
@@ -77,7 +77,7 @@ struct Equation {
   size_t at_ = 0;
 };
 
-// A tensor and the letters of its axes.
+// A tensor of the product, with the letters of its axes.
 struct Named {
   Variable x;
   std::string letters;
@@ -110,7 +110,7 @@ struct Named {
   }
 };
 
-// Replaces kOthers in the letters of an input or of the result by `others` digits.
+// Replaces kOthers in the letters of an input or of the result by `others` digits, one for each axis that "..." covers.
 void spell_out(std::string& letters, i64 others) {
   const size_t at = letters.find(kOthers);
   if (at == std::string::npos || others < 0) return;

@@ -1,4 +1,4 @@
-// Compares the figures of bench's loops with the test's own clocks and counts where possible, and tests the command around them.
+// Tests the measuring loops of the bench command against clocks and byte counts of the test's own where possible, and the command itself.
 #include "app/commands/bench.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ class BenchTest : public testing::Test {
   const TemporaryFolder folder_;
 };
 
-// Counts the bytes that the I/O engine moves.
+// Passes system calls on, counts the bytes that the I/O engine moves, and fails reads with EIO while `failing` is set.
 class CountingSystem final : public offload::SystemCalls {
  public:
   i64 completed(const offload::Transfer& transfer, i64 result) override {
@@ -60,7 +60,7 @@ TEST_F(BenchTest, ALoopsTimeIsItsBestRoundsAndTheSpreadSaysHowFarTheOthersAre) {
   EXPECT_LT(s[0].seconds, 0.04);
   EXPECT_GT(s[0].spread, 1);
   EXPECT_GE(s[1].seconds, 0.001);
-  EXPECT_EQ(calls, 2 + size.rounds);  // one call to warm up, one to estimate the time, and one per round
+  EXPECT_EQ(calls, 2 + size.rounds);  // one call warms up, one estimates the time, and one is made per round
 }
 
 TEST_F(BenchTest, RowsOfTheLoops) {
@@ -84,7 +84,7 @@ TEST_F(BenchTest, RowsOfTheLoops) {
   }
 }
 
-// The ranks are threads, and the buffer cannot be divided evenly among them.
+// Measures a communicator of three ranks that are threads. The size of the buffer is not a multiple of three, so the ranks' parts differ.
 TEST_F(BenchTest, RowsOfTheCommunicator) {
   std::vector<std::vector<BenchRow>> rows(3);
   std::vector<std::thread> ranks;
@@ -113,7 +113,8 @@ TEST_F(BenchTest, DiskMovesWhatItCountsAndLeavesNothing) {
     EXPECT_EQ(rows[0].name, "disk.read");
     EXPECT_EQ(rows[0].path, fs::canonical(folder_.path()).string());
     for (const BenchRow& row : rows) EXPECT_GT(row.value, 1e5) << row.name;
-    // The file is filled once. Then five rounds read all pieces, write all pieces, and do half of each.
+    // The bench writes its file of 24 MiB once. Each of five rounds then reads
+    // 24 MiB, writes 24 MiB, and mixes reads of 12 MiB with writes of 12 MiB.
     EXPECT_EQ(system.read, 5 * (24 + 12) * kMiB);
     EXPECT_EQ(system.written, (24 + 5 * (24 + 12)) * kMiB);
     EXPECT_TRUE(fs::is_empty(folder_.path()));

@@ -25,7 +25,7 @@ class Exchange : public testing::Test {
     EXPECT_THAT(outcome.err, HasSubstr(why));
     EXPECT_FALSE(fs::exists(at("out"))) << args[1];
   }
-  // Makes a model folder that contains a tokenizer.
+  // Copies a model and a tokenizer into one folder and returns its path.
   std::string with_tokenizer(const std::string& model, const std::string& tokenizer) const {
     fs::copy(test::data(model), at("model"));
     fs::copy(test::data(fs::path("tokenizer") / tokenizer / "tokenizer.json"), at("model"));
@@ -52,7 +52,7 @@ TEST_F(Exchange, AGgufFileIsOneFile) {
   EXPECT_THAT(bytes, AllOf(HasSubstr("mistral-window-tiny"), HasSubstr("blk.1.ffn_down.weight")));
   const Outcome json = run_app({"export", data("llama-tiny"), "--out", at("json"), "--format", "gguf", "--dtype", "q8_0", "--json"});
   EXPECT_THAT(json.out, HasSubstr("\"tensors\":21,\"files\":1"));
-  // A second export of the same weights gives the same bytes.
+  // Exporting a model to GGUF twice gives equal bytes.
   ASSERT_EQ(run_app({"export", data("mistral-window-tiny"), "--out", at("again"), "--format", "gguf"}).status, 0);
   EXPECT_EQ(file_text(at("again/model.gguf")), bytes);
 }
@@ -62,7 +62,7 @@ TEST_F(Exchange, AGgufFileHasTheTokenizerOrSaysThatItCannot) {
           "expected at most 97 tokens (vocab_size in config.json), got 600");
 }
 
-// The model was trained on bytes, without a tokenizer. llama.cpp gets the bytes as tokens.
+// A model that is trained on raw bytes has no tokenizer file. Its GGUF export lists the bytes as tokens, so that llama.cpp can run it.
 TEST_F(Exchange, BytesAreATokenizer) {
   const std::string text = folder_.write("a.txt", std::string(2000, 'x') + std::string(1000, 'y'));
   const Outcome trained = run_app({"train", "--model", "gpt2-tiny", "--data", text, "--steps", "1", "--sequence-length", "16", "--out",

@@ -1,5 +1,5 @@
 // Runs every command on paths that cannot be examined or are no regular files: private folders, names that are too long, circular symlinks,
-// named pipes, devices, sockets. Each command must end with a documented status for a user's or system's error, and none may block.
+// named pipes, devices, sockets. Each command must end with a documented exit status for a user's or a system's error. None may block.
 #include <gmock/gmock.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr uid_t kNobody = 65534;
 
-// While an object lives, a process of root acts as user nobody, since root may look into any folder. Files made before belong to root.
+// Lets a test run by root act as user nobody while the object lives, since root may read any folder. Files made before belong to root.
 class AsNobody {
  public:
   AsNobody() : root_(::geteuid() == 0 && ::seteuid(kNobody) == 0) {}
@@ -54,7 +54,7 @@ class HostilePaths : public testing::TestWithParam<std::string> {
 
   std::string at(const std::string& name) const { return (folder_.path() / name).string(); }
 
-  // Returns the path that the test's parameter stands for.
+  // Returns the hostile path that the test's parameter names, such as a private folder or a name that is too long.
   std::string hostile(const std::string& ending = "") const {
     const std::string kind = GetParam();
     if (kind == "private") return at("private/model" + ending);
@@ -119,7 +119,7 @@ TEST_P(HostilePaths, AreToldInWordsByEveryCommand) {
 INSTANTIATE_TEST_SUITE_P(Kinds, HostilePaths, testing::Values("private", "long", "deep", "loop", "inloop", "pipe", "device", "socket"),
                          [](const auto& kind) { return kind.param; });
 
-// Pipes in the place of a folder's files have no writer, so a command that opened them blockingly would wait forever.
+// Puts named pipes without a writer in the place of files in a folder. A command that opened one in blocking mode would wait forever.
 TEST(HostilePathsInFolders, APipeIsNotWaitedFor) {
   const TemporaryFolder folder;
   const auto at = [&](const std::string& name) { return (folder.path() / name).string(); };

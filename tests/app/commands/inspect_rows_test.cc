@@ -1,4 +1,4 @@
-// Tests inspect on a file of rows: it shows what a model would see of the rows, and how many rows and tokens there are.
+// Tests inspect on a file of training rows: it shows what a model would see of them, and how many rows and tokens there are.
 #include "app/commands/inspect_rows.h"
 
 #include <gmock/gmock.h>
@@ -112,7 +112,7 @@ TEST_F(InspectRows, SayWhatTextsBeginWithAndWhatIsNotRead) {
   EXPECT_THAT(shown, HasSubstr("<s> In the beginning</s><s> God</s>"));
   EXPECT_THAT(shown, Not(HasSubstr("<s><s>")));
   EXPECT_EQ(described(kTwo)["texts_begin_with"], Json::array());
-  // Rows that are packed already are shown as documents, including one without targets.
+  // A row that already packs two sequences is shown as two documents, including one whose labels are all -100 (no targets).
   const Json packed = described(R"({"input_ids": [97, 98, 99, 100], "seq_lengths": [2, 2], "labels": [-100, -100, -100, 100]})"
                                 "\n",
                                 {"--sequence-length", "6", "--packing", "off"});

@@ -1,4 +1,4 @@
-// Tests, for many models, budgets and clusters, that no plan printed as an alternative is a better choice than the chosen one.
+// Tests, for many models, budgets and clusters, that no plan printed as an alternative is better than the chosen plan.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -13,8 +13,8 @@ namespace {
 using Json = nlohmann::json;
 using Words = std::vector<std::string>;
 
-// Returns the alternatives that are more than 2 % faster than the chosen plan, or as fast with fewer bytes written to nvme; "" if there are
-// none.
+// Returns the plan's alternatives that are more than 2 % faster than the chosen plan,
+// or that are as fast and write fewer bytes to nvme. Returns "" if there are none.
 std::string better_than_chosen(const Json& plan) {
   const double seconds = plan["predicted_step_s"];
   const i64 written_bytes = plan["written_bytes_per_step"]["nvme"];
@@ -31,7 +31,8 @@ std::string better_than_chosen(const Json& plan) {
 
 class Grid {
  public:
-  // Plans with the flags `words` and records what is wrong. A plan that does not fit is not counted.
+  // Runs the plan command with the flags `words` and records alternatives that beat the chosen plan. Models that do not fit are not
+  // counted.
   void plan(const Words& words) {
     Words args = {"plan", "--threads", "1", "--json"};
     args.insert(args.end(), words.begin(), words.end());
@@ -56,7 +57,7 @@ class Grid {
     }
   }
 
-  int plans = 0;  // number of plans that fit
+  int plans = 0;  // counts plans that fit into their budgets
   std::string faults;
 };
 
@@ -72,7 +73,7 @@ TEST(PlanGridRelease, NoAlternativeOfAClusterBeatsTheChosenPlan) {
   EXPECT_GE(grid.plans, 10);
 }
 
-// A regression: the chosen plan wrote 13 TiB a day, while a faster one wrote none.
+// Guards against a regression: the chosen plan wrote 13 TiB a day to nvme, although an alternative was faster and wrote none.
 TEST(PlanGridRelease, NoAlternativeOfEightBillionWeightsOnOneCardBeatsTheChosenPlan) {
   const Words clusters = {"1x1xA-24GB,64GiB,nvme=2TB", "1x1xA-24GB,128GiB,nvme=4TB"};
   Grid grid;
@@ -81,7 +82,7 @@ TEST(PlanGridRelease, NoAlternativeOfEightBillionWeightsOnOneCardBeatsTheChosenP
   EXPECT_EQ(grid.plans, 2);
 }
 
-// A regression with Llama 3.1 405B: the chosen plan took 15 minutes a step, while one that took 2 min 10 s was listed as an alternative.
+// Guards against a regression with Llama 3.1 405B: the chosen plan took 15 minutes a step, although an alternative took 2 min 10 s.
 TEST(PlanGridRelease, NoAlternativeOf405BillionWeightsOn512GpusBeatsTheChosenPlan) {
   const TemporaryFolder folder;
   const Json config = {{"architectures", {"LlamaForCausalLM"}},

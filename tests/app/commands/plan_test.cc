@@ -1,4 +1,4 @@
-// Tests what the plan command prints about a plan that fits: which alternatives would fit too, and the command that trains with it.
+// Tests what the plan command prints about a plan that fits: alternatives that fit too, and the train command that runs the plan.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "app/plan/alternatives.h"
 #include "tests/app/support_app.h"
+#include "trainer/plan/alternatives.h"
 
 namespace spillway::app::plan_test {
 namespace {
@@ -15,7 +15,7 @@ namespace {
 using Json = nlohmann::json;
 using Words = std::vector<std::string>;
 
-// Plans gpt2-tiny with part of its state on the disk.
+// Runs the plan command for gpt2-tiny with part of its training state on nvme.
 class PlanCommand : public testing::Test {
  protected:
   Outcome plan(const Words& more) const {
@@ -52,8 +52,8 @@ TEST_F(PlanCommand, SaysHowBusyEachLaneIs) {
   EXPECT_GT(shares["optimizer"].get<double>(), 0);
   EXPECT_EQ(shares["send"].get<double>(), 0) << "no other stage";
   EXPECT_GT(plan_json["computing_share"].get<double>(), 0);
-  // Computing is only a part of what the compute lane does. If it is all of it, the same times are summed in another order, hence the
-  // tolerance.
+  // Computing takes at most the share of a step in which the compute lane (the thread that computes)
+  // is busy. The two shares may be sums of equal times in different orders, hence the tolerance.
   EXPECT_LE(plan_json["computing_share"].get<double>(), shares["compute"].get<double>() * (1 + 1e-9));
   const std::string text = plan({}).out;
   const size_t at = text.find("\n  lanes are busy: compute ");
@@ -62,20 +62,20 @@ TEST_F(PlanCommand, SaysHowBusyEachLaneIs) {
   EXPECT_TRUE(line.ends_with(" %") && line.find(", optimizer ") != line.npos && line.find("send") == line.npos) << line;
 }
 
-// Each plan measures the machine again, so on a busy machine the planner may place undecided tensors differently. A real fault shows every
-// time, so one good attempt of five is enough.
+// Planning again with the flag of an alternative must give that alternative's bytes. Each plan measures the machine again, and
+// on a busy machine placements may differ by chance. A real fault shows in every attempt, so one good attempt of five is enough.
 TEST_F(PlanCommand, AnAlternativeIsThePlanWithItsFlag) {
   constexpr int kTimes = 5;
   std::string different;
   for (int time = 0; time < kTimes; ++time) {
     different.clear();
-    const Json all = json();  // a range-for over json()["..."] would not keep the object alive
+    const Json all = json();  // The result is stored, since a range-for over json()["..."] would not keep it alive
     ASSERT_FALSE(all["alternatives"].empty());
     for (const Json& one : all["alternatives"]) {
       const std::string flag = one["flag"];
       const size_t space = flag.find(' ');
       const std::string name = flag.substr(0, space), value = flag.substr(space + 1);
-      if (name == "--device-memory" || name == "--host-memory") continue;  // this flag is already given
+      if (name == "--device-memory" || name == "--host-memory") continue;  // the test's command already has this flag
       const Json with_flag = json({name, value})["total_bytes"];
       if (with_flag != one["total_bytes"]) different += flag + ": " + with_flag.dump() + ", not " + one["total_bytes"].dump() + "\n";
     }
@@ -94,7 +94,7 @@ TEST_F(PlanCommand, TheCommandIsToBePasted) {
   EXPECT_NE(plan({}).out.find("\nto train like this:\n  spillway train "), std::string::npos);
 }
 
-// Making and removing a file in the folder would change its modification time.
+// Planning must create nothing in the --nvme folder. A file made and removed again would still change the folder's modification time.
 TEST_F(PlanCommand, WritesNothing) {
   namespace fs = std::filesystem;
   fs::create_directory(path("s"));

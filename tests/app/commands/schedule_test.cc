@@ -1,13 +1,13 @@
-// Tests the schedule command with the whole program: what it prints, draws and writes, and what it refuses.
+// Runs the schedule command in the whole program and tests what it prints, draws and writes, and what it refuses.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <regex>
 
-#include "app/flags/schedule_costs.h"
 #include "tests/app/support_app.h"
 #include "tests/support/fixtures.h"
+#include "trainer/settings/schedule_costs.h"
 
 namespace spillway::app::schedule_test {
 namespace {
@@ -87,7 +87,7 @@ TEST(ScheduleCommand, WritesTablesWithAndWithoutIdleSlots) {
   EXPECT_EQ(schedule(with(zb_v, {"--csv", compact, "--quiet"})).err, "");
   EXPECT_EQ(whole(idle), whole(reference("ZBVZeroBubble_r2_m4_s2.csv")));
   EXPECT_EQ(whole(compact), whole(reference("ZBVZeroBubble_r2_m4_s2.compact.csv")));
-  // Idle slots that a CSV file contains are kept.
+  // A schedule that is read from a CSV file and written again keeps its idle slots.
   const std::string theirs = reference("Interleaved1F1B_r2_m4_s2.csv");
   EXPECT_EQ(schedule({"--pipeline-schedule", theirs, "--csv", idle}).status, 0);
   EXPECT_EQ(whole(idle), whole(theirs));
@@ -116,7 +116,7 @@ TEST(ScheduleCommand, Draws) {
   EXPECT_EQ(count(drawing, ">rank \\d</text>"), 2);
   EXPECT_TRUE(has(drawing, "<title>3F0: 3 to 4</title>"));
   EXPECT_TRUE(has(drawing, "makespan 25, bubble 4.0 %"));
-  // Stage 3 belongs to a later chunk, so the same action has another shade.
+  // In the drawing, actions of stages 0 and 1 have one shade. Stage 3 is a later chunk of its rank, so its actions have another shade.
   const auto shade = [&](const char* action) {
     const size_t title = drawing.find(std::string("<title>") + action + ":");
     return drawing.substr(drawing.rfind("fill=", title), 14);
@@ -152,7 +152,7 @@ TEST(ScheduleCommand, Json) {
   EXPECT_TRUE(Json::parse(schedule({"--json", "--pipeline-schedule", reference("LoopedBFS_r2_m4_s2.csv")}).out)["why_not"].is_string());
 }
 
-// A schedule of thousands of ranks is timed, but its table is left out, since nobody would read it.
+// For 2000 ranks the schedule command prints times but leaves out the table of actions, which would be too long to read.
 TEST(ScheduleCommand, LargeOnesAreTimedWithoutATable) {
   const TemporaryFolder folder;
   const Outcome outcome = schedule(shape("1f1b", 2000, 64));

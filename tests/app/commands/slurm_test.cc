@@ -53,7 +53,7 @@ TEST(SlurmCommand, GivesRanksTheirShareOfTheCores) {
   ::setenv("PATH", before.c_str(), 1);
 }
 
-// Runs the script with a fake srun that writes its arguments to a file, one a line.
+// Runs the printed batch script with a fake srun that writes its arguments to a file, one a line. They must equal the flags given to slurm.
 TEST(SlurmCommand, HandsTrainItsFlagsWordForWord) {
   TemporaryFolder folder;
   const std::string odd = "a b'c\"d$e`f\\g";

@@ -1,18 +1,18 @@
-// Tests what the status command reads from the folder of a run, from one with half-written files, and from folders of another kind.
+// Tests what the status command reads from the folder of a run, from a folder with half-written files, and from folders of other kinds.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "app/run/run_folder.h"
-#include "app/run/run_status.h"
 #include "tests/app/support_app.h"
+#include "trainer/run/run_folder.h"
+#include "trainer/run/run_status.h"
 
 namespace spillway::app::status_test {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Returns a line of metrics.jsonl: a step of half a second with 1000 tokens, which wrote 4000 bytes to nvme.
+// Returns a line of metrics.jsonl for a step that took half a second, had 1000 tokens and wrote 4000 bytes to nvme.
 std::string line(i64 step) {
   return R"({"step": )" + std::to_string(step) +
          R"(, "loss": 2.5, "tokens": 1000, "step_ms": 500.0, "tier_bytes": {"device": 1, "host": 2, "nvme": 3},
@@ -65,7 +65,7 @@ TEST_F(StatusTest, WearAndTheDaysItLeaves) {
   EXPECT_DOUBLE_EQ(s.wear.bytes_per_step, 4000);
   EXPECT_DOUBLE_EQ(s.wear.bytes_per_token, 4);
   EXPECT_DOUBLE_EQ(s.wear.bytes_per_day, 8000.0 * 86400);
-  EXPECT_DOUBLE_EQ(*s.wear.days, 2e12 / (8000.0 * 86400));  // the two drives endure 2e12 bytes together
+  EXPECT_DOUBLE_EQ(*s.wear.days, 2e12 / (8000.0 * 86400));  // the endurance of the two drives is 2e12 bytes together
   config(R"(, "endurance": "very")");
   EXPECT_FALSE(read().wear.days);
 }
@@ -80,7 +80,8 @@ TEST_F(StatusTest, HalfALineAndOtherLinesArePassedOver) {
     EXPECT_EQ(read().step, 7) << end;
     EXPECT_DOUBLE_EQ(*read().step_s, 0.5) << end;
   }
-  // The line that replaces one which a dead process failed to write gives the step but not the pace. A value of the wrong type is left out.
+  // A line of metrics.jsonl marked "recovered" replaces one that a dead process failed to write. It has a
+  // step but no times, so status keeps the pace of earlier lines. A value of the wrong type is ignored.
   write("metrics.jsonl", whole + R"({"step": 8, "loss": null, "nonfinite": "nan", "recovered": true})" + "\n");
   EXPECT_EQ(read().step, 8);
   EXPECT_FALSE(read().loss);
@@ -112,7 +113,7 @@ TEST_F(StatusTest, RunningWhileTheLockIsHeld) {
   EXPECT_EQ(read().owner, "");
   write("metrics.jsonl", lines(100, 100));
   EXPECT_EQ(read().state, RunStatus::State::finished);
-  const RunFolder again(run());  // status left the lock free for the next owner
+  const RunFolder again(run());  // fails if status did not release the run's lock
 }
 
 TEST_F(StatusTest, TheNewestCompleteCheckpoint) {
@@ -155,7 +156,7 @@ TEST_F(StatusTest, WhatIsNoRun) {
   EXPECT_EQ(outcome.status, 2);
   EXPECT_NE(outcome.err.find("expected a run folder"), std::string::npos) << outcome.err;
   config("");
-  EXPECT_EQ(run_app({"status", run().string()}).status, 2);  // a model folder has a config.json too
+  EXPECT_EQ(run_app({"status", run().string()}).status, 2);  // a model folder has a config.json too, but is no run
   write("config.json", "{");
   write("metrics.jsonl", "");
   EXPECT_EQ(run_app({"status", run().string()}).status, 0);

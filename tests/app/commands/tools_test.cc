@@ -1,14 +1,14 @@
-// Tests the commands doctor, inspect and tokenize with the whole program.
+// Tests the commands doctor, inspect, tokenize and generate by running the whole program.
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <sstream>
 
 #include "app/commands/findings.h"
-#include "app/node/calibration.h"
-#include "data/safetensors.h"
+#include "data/safetensors/safetensors.h"
 #include "offload/scratch_folder.h"
 #include "tests/app/support_app.h"
+#include "trainer/node/calibration.h"
 
 namespace spillway::app::tools_test {
 namespace {
@@ -81,7 +81,7 @@ TEST(Doctor, ReclaimsWhatDeadRunsLeft) {
   EXPECT_FALSE(has(run_app(look, FakeHost().host()).out, "orphan"));
 }
 
-// Folders whose names begin like those of runs are left alone, even one with an "owner" file of its own.
+// doctor --reclaim deletes no folder only because it is named like a run's scratch folder, even if the folder contains an "owner" file.
 TEST(Doctor, ReclaimsNothingThatNoRunMade) {
   const TemporaryFolder folder;
   folder.write("spillway-0.1.0-linux-x86_64/bin/spillway", "a bundle");
@@ -117,7 +117,7 @@ TEST(Doctor, ReclaimWithoutAPathSaysSo) {
   EXPECT_TRUE(has(outcome.out, "give it with --nvme PATH")) << outcome.out;
 }
 
-// Each orphaned folder is listed by name.
+// doctor lists each scratch folder that a dead run left, by name, with its size and age.
 TEST(Doctor, OrphansHaveASizeAndAnAge) {
   const TemporaryFolder folder;
   for (const char* run : {"a", "b"}) offload::ScratchFolder(folder.path(), run).keep();
@@ -217,7 +217,7 @@ TEST(Tokenize, Refusals) {
   EXPECT_EQ(run_app({"tokenize", "--tokenizer", "gpt2", "--data", source, "--out", "x.bin"}).status, 2);
 }
 
-// A model path that does not exist gets an error that says what was expected; no download is suggested.
+// A model path that does not exist gets an error that says what was expected. The error suggests no download.
 TEST(Generate, SaysWhatWasExpectedOfAPathThatIsNotThere) {
   const TemporaryFolder folder;
   const std::string file = folder.write("a.txt", "x");
@@ -238,7 +238,7 @@ TEST(Generate, SaysWhatWasExpectedOfAPathThatIsNotThere) {
   EXPECT_TRUE(has(early.err, "saved no checkpoint yet")) << early.err;
 }
 
-// If the reader of stdout is gone or the disk is full, the command fails with an I/O error instead of reporting success.
+// If the reader of stdout is gone or the disk is full, a command fails with an I/O error instead of reporting success.
 TEST(Entry, ResultsThatCannotBeWrittenAreAFailure) {
   std::ostringstream out, err;
   out.setstate(std::ios::badbit);

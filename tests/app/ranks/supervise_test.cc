@@ -1,5 +1,5 @@
-// Tests the supervision of ranks. The test program starts copies of itself as ranks: each does what the environment tells it, and exits
-// before any test would begin in it.
+// Tests the supervision of ranks. The test program starts copies of itself as ranks. A
+// copy does what an environment variable tells it, and exits before any test begins.
 #include "app/ranks/supervise.h"
 
 #include <gmock/gmock.h>
@@ -12,10 +12,10 @@
 #include <sstream>
 #include <thread>
 
-#include "app/node/cores.h"
-#include "app/ranks/join.h"
-#include "app/ranks/rank_report.h"
 #include "tests/app/support_app.h"
+#include "trainer/node/cores.h"
+#include "trainer/ranks/join.h"
+#include "trainer/ranks/rank_report.h"
 
 namespace spillway::app::supervise_test {
 namespace {
@@ -37,7 +37,7 @@ sigset_t listened_to() {
   return set;
 }
 
-// Carries out one command of a rank's script, such as "exit:3"; "exit" does not return.
+// Carries out one command of a rank's script, such as "exit:3". The command "exit" does not return.
 void act(const std::string& word) {
   const std::vector<std::string> said = split(word, ':');
   const auto number = [&] { return std::atoi(said.at(1).c_str()); };
@@ -67,7 +67,7 @@ void act(const std::string& word) {
   if (said[0] == "exit") std::_Exit(number());
 }
 
-// The scripts of all ranks: '|' separates ranks, and spaces separate the commands of one rank.
+// Carries out the rank's script before main() if this process is a rank. '|' separates the scripts of ranks, spaces separate commands.
 const bool acted = [] {
   const char *text = std::getenv("SPILLWAY_TEST_ACTS"), *rank = std::getenv("SPILLWAY_RANK");
   if (text == nullptr || rank == nullptr) return false;
@@ -110,7 +110,7 @@ TEST(Supervise, ErrorOfARankIsSaidOnce) {
   const Ended agreed = ranks_that("say:[disk]_is_full exit:3|exit:3|exit:3");
   EXPECT_EQ(agreed.status, 3);
   EXPECT_EQ(agreed.error, "[disk]_is_full");
-  // If one rank has an error of its own and the others only report that they miss it, its error is the one printed, whoever comes first.
+  // If one rank reports an error and the others only report that they miss this rank, the error is printed, whoever reports first.
   const Ended own = ranks_that("say:misses_rank_1 exit:6|sleep_ms:100 say:[disk]_is_bad exit:5|say:misses_rank_1 exit:6");
   EXPECT_EQ(own.status, 5);
   EXPECT_EQ(own.error, "[disk]_is_bad");
@@ -145,7 +145,7 @@ TEST(Supervise, StoppedRankIsNamedAtOnceAndEndsAllAfterTheTimeOut) {
   EXPECT_LT(outcome.seconds, 30);
 }
 
-// A peer of the stopped rank may time out before the supervisor does; the stopped rank is named all the same.
+// A peer of a stopped rank may time out before the supervisor does. The supervisor must still name the stopped rank.
 TEST(Supervise, StoppedRankIsNamedThoughAnotherOneGivesUpFirst) {
   const Ended outcome = ranks_that("meet raise:19|meet sleep_ms:3000 say:misses_rank_0 exit:6");
   EXPECT_EQ(outcome.status, 6);
@@ -171,7 +171,7 @@ TEST(Supervise, SignalsAreHandedOn) {
   EXPECT_EQ(ranks_that("block meet listen|block meet tell_parent:15 listen").status, 75);
   EXPECT_EQ(ranks_that("block meet listen|block meet tell_parent:2 listen").status, 75);
   EXPECT_EQ(ranks_that("block meet listen|block meet tell_parent:10 listen").status, 3);
-  // The signal arrives before the ranks install a handler, so it ends them.
+  // The supervisor gets a signal before its ranks install a handler. The forwarded signal then ends the ranks.
   EXPECT_EQ(ranks_that("sleep_ms:60000|tell_parent:15 sleep_ms:60000").status, 128 + SIGTERM);
 }
 
@@ -192,7 +192,7 @@ TEST(Supervise, ProgramThatIsNotThere) {
   EXPECT_THAT(outcome.error, AllOf(HasSubstr("/nowhere/spillway"), HasSubstr("No such file")));
 }
 
-// Returns the cores of a thread that was bound to its share. It is a new thread, so that the binding does not stay with the test's own.
+// Returns the cores of a new thread that was bound to a rank's share. The test's own thread stays unbound.
 std::vector<int> bound_cores(const std::string& bind, const Launcher& launcher) {
   std::vector<int> cores;
   std::thread([&] {
@@ -223,8 +223,8 @@ TEST(MeetingPlace, FollowsTheLauncher) {
   fake.env("MASTER_ADDR", "n1").env("MASTER_PORT", "29500");
   EXPECT_EQ(meeting_place(torchrun, "auto", fake.host()), "tcp:n1:29500");
   EXPECT_EQ(meeting_place(torchrun, "file:/x", fake.host()), "file:/x");
-  // With a bare srun the rendezvous is a socket name if all ranks are on one node, else the first node of the step. MPI is used only if
-  // srun provides it (PMIx).
+  // With a bare srun, ranks meet at a local socket if all are on one node, otherwise
+  // on the first node of the job step. MPI is used only if srun provides PMIx.
   FakeHost step, steps, pmix;
   step.env("SLURM_JOB_ID", "7").env("SLURM_STEP_ID", "0").env("SLURM_STEP_NUM_NODES", "1");
   EXPECT_EQ(meeting_place({.name = "srun"}, "auto", step.host()), "unix:spillway-slurm-7.0");
@@ -232,11 +232,11 @@ TEST(MeetingPlace, FollowsTheLauncher) {
   EXPECT_TRUE(meeting_place({.name = "srun"}, "auto", steps.host()).starts_with("tcp:gpu03:2"));
   EXPECT_EQ(meeting_place({.name = "srun"}, "auto", pmix.env("PMIX_RANK", "0").host()), "");
   EXPECT_EQ(meeting_place({.name = "srun", .ranks = 2}, "env", fake.host()), "tcp:n1:29500");
-  // All ranks are on one node, so a local socket is enough, which no other machine can reach.
+  // All ranks are on one node, so a local socket is enough. No other machine can reach it.
   EXPECT_EQ(meeting_place({.name = "torchrun", .ranks = 2, .local_ranks = 2}, "auto", fake.host()), "unix:spillway-torchrun-29500");
   FakeHost own;
   EXPECT_EQ(meeting_place({.name = "spillway"}, "auto", own.env("SPILLWAY_MEETING", "unix:x").host()), "unix:x");
-  // torchrun's own store listens on that port, so the next one is taken.
+  // torchrun's own store listens on MASTER_PORT, so the ranks use the next port.
   store.env("MASTER_ADDR", "::1").env("MASTER_PORT", "29500").env("TORCHELASTIC_USE_AGENT_STORE", "True");
   EXPECT_EQ(meeting_place(torchrun, "auto", store.host()), "tcp:[::1]:29501");
   EXPECT_THROW(meeting_place(torchrun, "auto", half.env("MASTER_ADDR", "n1").host()), Error);

@@ -9,9 +9,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "app/events/lines.h"
-#include "app/run/metrics.h"
 #include "tests/app/support_app.h"
+#include "trainer/events/lines.h"
+#include "trainer/run/metrics.h"
 
 namespace spillway::app::history_test {
 namespace {
@@ -93,14 +93,14 @@ TEST_F(HistoryTest, OfAStepThatWasRunAgainTheLastLineCounts) {
   const History h = read();
   EXPECT_EQ(h.steps, 7);
   EXPECT_EQ(h.last_step, 7);
-  EXPECT_EQ(h.run_again, 7);  // steps 6 to 10, then 7 and 8 again
+  EXPECT_EQ(h.run_again, 7);  // steps 6 to 10, then 7 and 8, were run again
   EXPECT_EQ(h.measure("loss").last, (Point{7, 7}));
   EXPECT_EQ(h.measure("loss").most, (Point{6, 100}));
   EXPECT_EQ(h.tokens, 7000);
   EXPECT_EQ(h.parts_lost, 0);
 }
 
-// Older versions wrote no "positions", and their "tokens" counted padding. Tokens then stand for positions.
+// Older versions wrote no "positions" to metrics.jsonl, and their "tokens" counted padding. Positions are then read from "tokens".
 TEST_F(HistoryTest, LinesOfOlderProgramsAreReadAsTheyAre) {
   text_ = R"({"step":1,"loss":2.5,"tokens":100,"tokens_per_s":200.0,"step_ms":500.0})"
           "\n";
@@ -168,8 +168,8 @@ TEST_F(HistoryTest, WhatBoundTheStepsInPieces) {
   EXPECT_EQ(h.bound_steps.at("compute"), 15);
 }
 
-// The audit compares measured with predicted times as the trainer does: it leaves out two warm-up steps, and covers only the last start and
-// the plan of that start.
+// The audit of measured against predicted times covers only the last start of a run and
+// the plan of that start. Like the trainer's audit, it leaves out two warm-up steps.
 TEST_F(HistoryTest, TheAuditIsOfTheLastStart) {
   RunPlan plan;
   plan.began_at_step = 5;

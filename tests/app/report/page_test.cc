@@ -1,5 +1,5 @@
-// Tests the report page: it needs no other file, shows the numbers of the run's files, takes no markup from them, and stays small. Takes
-// 0.3 s, and 4 s with the long run.
+// Tests the report page: it needs no other file, shows the numbers of the run's files,
+// escapes any markup in them, and stays small. Takes 0.3 s, and 4 s with the long run.
 #include "app/report/page.h"
 
 #include <fmt/format.h>
@@ -50,7 +50,7 @@ TEST_F(PageTest, ShowsTheNumbersOfTheFile) {
   EXPECT_THAT(text, HasSubstr("bound by compute"));
 }
 
-// The page loads nothing from elsewhere: it contains no address, not even in markup or scripts.
+// The report page loads nothing from elsewhere: it contains no URL, neither in its markup nor in its scripts.
 TEST_F(PageTest, NeedsNothingBesideIt) {
   write("run/metrics.jsonl", line(1, 4.5) + line(2, 3));
   const std::string text = page({"run"});
@@ -153,7 +153,7 @@ TEST(Timeline, NeighboursTooShortToSeeBecomeOne) {
   EXPECT_EQ(few[0].count, 10'000);
   EXPECT_EQ(few[0].block, -1);
   EXPECT_EQ(few[1].block, 3);
-  // If kinds of bars alternate, so that none can be merged, the longest bars are kept.
+  // The timeline merges neighbouring bars of one kind. If kinds alternate, so that no bars can be merged, it keeps the longest bars.
   for (size_t n = 0; n < 10'000; n += 2) bars[n].kind = "fetch";
   const std::vector<Bar> most = thinned(bars, 100);
   EXPECT_EQ(most.size(), 100u);

@@ -5,10 +5,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "app/node/host.h"
-#include "app/record/recorder.h"
 #include "app/report/top_view.h"
 #include "tests/app/support_app.h"
+#include "trainer/node/host.h"
+#include "trainer/record/recorder.h"
 
 namespace spillway::app::report_command_test {
 namespace {
@@ -18,7 +18,7 @@ using testing::HasSubstr;
 class ReportCommandTest : public testing::Test {
  protected:
   std::string at(const std::string& name) const { return (folder_.path() / name).string(); }
-  // Trains a tiny model for ten steps.
+  // Trains a tiny model for ten steps into the folder "run".
   void train(const std::vector<std::string>& more = {}) const {
     folder_.write("text.txt", std::string(3000, 'a') + std::string(3000, 'b'));
     std::vector<std::string> args = {"train",
@@ -94,7 +94,7 @@ TEST_F(ReportCommandTest, OfARealRun) {
   EXPECT_FALSE(std::filesystem::exists(at("run/report.html.new")));
 }
 
-// The run is a pipeline of two stages, whose ranks are threads of this process.
+// Reports on a run that is a pipeline of two stages, whose ranks are threads of this process.
 TEST_F(ReportCommandTest, OfAPipeline) {
   train({"--ranks", "2", "--pipeline-stages", "2", "--communicator", "local", "--gradient-accumulation-steps", "4"});
   ASSERT_EQ(run_app({"report", at("run")}).status, 0);

@@ -1,4 +1,4 @@
-// Compares the roofline's lines with the same arithmetic done by hand, and runs the command on the two models whose figures the docs quote.
+// Compares the lines of the roofline report with arithmetic done by hand, and runs the command on the two models quoted in the docs.
 #include "app/roofline/roofline.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 using parallel::Tier;
 using Json = nlohmann::json;
 
-// GPT-2 124M with 16 sequences of 1024 tokens; weights, gradients and state are all in the GPU's memory.
+// Computes the roofline of GPT-2 124M with 16 sequences of 1024 tokens. Weights, gradients and state are all in the GPU's memory.
 class Gpt2Roofline : public testing::Test {
  protected:
   static constexpr double kRows = 16 * 1024, kC = 768, kV = 50257, kLayers = 12;
@@ -49,7 +49,7 @@ class Gpt2Roofline : public testing::Test {
 TEST_F(Gpt2Roofline, TheModelsFlopsAreSixAParameterAndToken) {
   const Roofline r = roofline();
   const double matrices = kLayers * 12 * kC * kC + kV * kC;              // the head's matrix is the tied embedding
-  const double attention = 3 * kLayers * 4 * kC * 16 * 1024 * 1025 / 2;  // scores below the diagonal; backward costs twice forward
+  const double attention = 3 * kLayers * 4 * kC * 16 * 1024 * 1025 / 2;  // causal scores; backward costs twice as much as forward
   const double again = 2 * kV * kC * kRows;                              // backward computes the logits again for their gradients
   EXPECT_NEAR(r.model_flops, 6 * matrices * kRows + attention, 1e-6 * r.model_flops);
   EXPECT_GT(r.flops, r.model_flops + again) << "and attention's seven products instead of four";
@@ -62,7 +62,7 @@ TEST_F(Gpt2Roofline, ALineIsItsFlopsAndBytesAtTheCeilings) {
   EXPECT_EQ(up.kernel.times, kLayers);
   EXPECT_DOUBLE_EQ(up.kernel.flops, 2 * kRows * kC * 4 * kC);
   EXPECT_DOUBLE_EQ(up.kernel.bytes, 2 * (kRows * kC + kC * 4 * kC + 2 * kRows * 4 * kC)) << "with what GELU is taken of";
-  // The product has 128 x 12 output tiles of 128 x 256, which 132 multiprocessors compute in twelve waves.
+  // The matrix product of "MLP up" has 128 x 12 output tiles of 128 x 256, which 132 multiprocessors compute in twelve waves.
   EXPECT_NEAR(up.kernel.compute, 1536.0 / (12 * 132), 1e-12);
   EXPECT_NEAR(up.seconds, kLayers * (up.kernel.flops / (989e12 * 0.72 * 1536 / 1584) + 2e-6), 1e-9);
   EXPECT_EQ(up.bound, Bound::compute);
@@ -74,17 +74,17 @@ TEST_F(Gpt2Roofline, ALineIsItsFlopsAndBytesAtTheCeilings) {
   EXPECT_NEAR(norm.seconds, kLayers * (norm.kernel.bytes / (3.35e12 * 0.9) + 2e-6), 1e-9);
   EXPECT_EQ(norm.bound, Bound::memory);
 
-  // The bias gradient has 48 thread blocks of two packs of columns. Each has 512 threads with eight loads of 16 bytes in flight, which is
-  // enough to reach the full memory bandwidth.
+  // The kernel of the bias gradient has 48 thread blocks, each for two packs of columns. A thread block has 512
+  // threads with eight loads of 16 bytes in flight each, which is enough to reach the full memory bandwidth.
   const Timed& bias = line(r, "MLP down, dbias");
   EXPECT_NEAR(bias.seconds, kLayers * (2 * kRows * kC / (3.35e12 * 0.9) + 2e-6), 1e-9);
-  // The gradient of the position table has 32 thread blocks of 128 threads with as many bytes in flight per thread, so latency bounds it.
+  // The kernel of the position table's gradient has 32 blocks of 128 threads, 128 bytes in flight each. So few are bound by latency.
   const Timed& positions = line(r, "positions, dw");
   EXPECT_NEAR(positions.seconds, positions.kernel.bytes / (32 * 128 * 128 / 0.7e-6) + 2e-6, 1e-9);
 }
 
-// cuDNN's attention is priced at the rates measured for it. Its deterministic backward writes the gradients of all scores and reads them
-// again.
+// cuDNN's attention is priced at the rates measured for it. cuDNN's deterministic
+// backward writes the gradients of all scores and reads them again.
 TEST_F(Gpt2Roofline, AttentionByCudnn) {
   models::ModelConfig model = models::preset("gpt2-124m");
   model.attention = kernels::AttentionLibrary::cudnn;
@@ -100,7 +100,7 @@ TEST_F(Gpt2Roofline, AttentionByCudnn) {
   EXPECT_THROW(line(r, "attention, dq dk dv"), std::runtime_error);
 }
 
-// Pieces of 256 MiB hold 4096 columns of the fp32 logits of all rows.
+// The head computes logits in pieces of 256 MiB. A piece holds 4096 columns of the fp32 logits of all rows.
 TEST_F(Gpt2Roofline, TheHeadIsCutInPiecesOfColumns) {
   const Roofline r = roofline();
   const double columns = 4096, pieces = kV / columns;
@@ -123,7 +123,7 @@ TEST_F(Gpt2Roofline, KeptLogitsAreNotMadeAgain) {
   EXPECT_NEAR(again.flops - kept.flops, 2 * kV * kC * kRows, 1e-6 * again.flops);
   EXPECT_NEAR(kept.model_flops, again.model_flops, 1e-6 * again.model_flops);
   EXPECT_NEAR(again.gpu_s - kept.gpu_s, line(again, "logits, again").seconds, 1e-9);
-  // The logits of one sequence take 196.5 MiB. A remainder of 17 columns becomes a piece of its own.
+  // The logits of one sequence take 196.5 MiB and are kept. They are two pieces, the second with the 17 columns beyond a multiple of 64.
   request_.placement.keeps_logits = false;
   request_.micro_batch_size = 1;
   EXPECT_THROW(line(roofline(), "logits, again"), std::runtime_error);
@@ -155,8 +155,8 @@ TEST_F(Gpt2Roofline, LaterMicroBatchesAddTheirWeightGradients) {
   EXPECT_DOUBLE_EQ(added.bytes, 12 * (12 * kC * kC + 13 * kC));
 }
 
-// If weights and state live in host memory, weights are fetched twice a step and the CPU updates them: its new weights are copied to the
-// GPU and gradients are copied to the host.
+// If weights and state are in host memory, the GPU fetches weights twice a step. The CPU
+// updates them: its new weights are copied to the GPU, and gradients are copied to the host.
 TEST_F(Gpt2Roofline, CopiesAreBesideTheKernels) {
   place(Tier::host);
   const Roofline r = roofline();
@@ -198,7 +198,7 @@ TEST(RooflineCommand, SaysWhatBoundsEachOfTheTwoModels) {
                             "device", "--place-optimizer", "host", "--place-activations", "device", "--recompute", "block", "--json"});
   ASSERT_EQ(llama.status, 0) << llama.err;
   const Json large = Json::parse(llama.out)["roofline"];
-  // The model needs 6 FLOPs per token for each parameter of a matrix, and those of attention.
+  // A model needs 6 FLOPs per token for each parameter of a matrix, and the FLOPs of attention.
   const double matrices = 32.0 * (2 * 4096.0 * 4096 + 2 * 4096.0 * 1024 + 3 * 4096.0 * 14336) + 128256.0 * 4096;
   const double attention = 3.0 * 32 * 4 * 4096 * 2 * 8192 * 8193 / 2;
   EXPECT_NEAR(large["model_flops"], 6 * matrices * 16384 + attention, 1e9);

@@ -1,4 +1,4 @@
-// Names of prepared data in the cache, and how long they are kept.
+// Tests the names of prepared (tokenized) data in the cache, and how long they are kept.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -43,7 +43,7 @@ std::set<std::string> names_in(const fs::path& cache) {
   return names;
 }
 
-// Prepares a source in a cache of its own, and returns the file's name.
+// Prepares (tokenizes) a source into a new cache, and returns the name of the file that the cache then holds.
 std::string name_of(const fs::path& path, const DocumentOptions& documents = {}, PreparationOptions options = options_in("")) {
   const TemporaryFolder folder;
   options.cache = folder / "cache";
@@ -71,14 +71,14 @@ TEST(ContentHash, IsTheSameForTheSameWhateverTheThreads) {
   all.insert(hash_of_file(put(folder / "b", bytes + "x"), 2));
   all.insert(hash_of_file(put(folder / "b", ""), 2));
   EXPECT_EQ(all.size(), 7u);
-  // These are BLAKE2b-256 hashes of "", "0:" and "3:abc", made with Python's hashlib.blake2b(…, digest_size=32).
+  // The expected values are BLAKE2b-256 hashes of "", "0:" and "3:abc", made with Python's hashlib.blake2b(…, digest_size=32).
   EXPECT_EQ(hash_of_fields({}), "0e5751c026e543b2e8ab2eb06099daa1d1e5df47778f7787faab45cdf12fe3a8");
   EXPECT_EQ(hash_of_fields({""}), "1dc653a1447946592fe2871eeb01d8fd6ae353bf04ab789199e38777da3fd0c7");
   EXPECT_EQ(hash_of_fields({"abc"}), "1476d716441cff8fd5e6c1462e445b6323738059e9e35f4c2de5cacd7784ef2a");
   EXPECT_NE(hash_of_fields({"a", "bc"}), hash_of_fields({"ab", "c"}));
 }
 
-// Tries random lines of equal length until two of them have the same CRC32C.
+// Files with equal checksums get different hashes. The test tries random lines of equal length until two have the same CRC32C.
 TEST(ContentHash, TellsFilesApartWhoseChecksumsAreEqual) {
   const auto text = [](u64 i) {
     const RandomKey key = RandomKey{7}.derive("line", i);
@@ -130,7 +130,7 @@ TEST(Cache, HasAnotherNameForAnythingThatChangesRows) {
   options = options_in("");
   options.threads = 1;
   EXPECT_EQ(name_of(path, {}, options), name_of(path)) << "threads change no rows";
-  // The boundary between the texts of two files is part of the hash.
+  // The cache's name covers the boundary between two files of a folder: moving a letter from one file to the next changes the name.
   fs::create_directories(folder / "t");
   put(folder / "t/a.txt", "ab"), put(folder / "t/b.txt", "c");
   const std::string before = name_of(folder / "t");
@@ -138,7 +138,7 @@ TEST(Cache, HasAnotherNameForAnythingThatChangesRows) {
   EXPECT_NE(name_of(folder / "t"), before);
 }
 
-// Returns the inode number of a file, which changes when the file is written anew.
+// Returns the inode number of a file. It changes when the cache replaces the file.
 u64 inode_of(const fs::path& file) {
   struct stat info {};
   EXPECT_EQ(::stat(file.c_str(), &info), 0);
@@ -146,7 +146,7 @@ u64 inode_of(const fs::path& file) {
 }
 
 struct KeptFiles : testing::Test {
-  // Prepares a file with the tokenizer of this name. Returns the name of the new file in the cache, if any.
+  // Prepares `file` with the tokenizer of this name. Returns the name of the new file in the cache, or "" if the cache had one.
   std::string made(const std::string& tokenizer, const fs::path& file) {
     const auto before = names_in(cache);
     PreparationOptions options = options_in(cache);
@@ -168,7 +168,7 @@ TEST_F(KeptFiles, AreFoundByTheirContentsWhateverTheSource) {
   EXPECT_EQ(made("t", path), "");
   EXPECT_EQ(made("t", put(folder / "b.jsonl", test::bytes_of(path))), "") << "the same contents of another source";
   EXPECT_EQ(inode_of(cache / name), inode);
-  // A damaged file in the cache is made anew from the current source; then it is valid.
+  // A damaged file in the cache is made again from the source as it is now, and is then used.
   put(cache / name, "damaged");
   EXPECT_NE(made("t", folder / "b.jsonl"), "");
   EXPECT_EQ(last->counts().documents, 1);

@@ -1,5 +1,5 @@
-// The way from lines of data to rows: token ids and masks agree with the reference, the cache handles changed and damaged files, and rows
-// are packed as promised.
+// Tests the way from lines of data to training rows: token ids and masks agree with the
+// reference, the cache handles changed and damaged files, and rows are packed as documented.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,12 +16,12 @@
 
 #include "base/crc32c.h"
 #include "base/random.h"
-#include "data/chat/find_chat_template.h"
 #include "data/documents/document_rows.h"
 #include "data/documents/line_reader.h"
 #include "data/documents/packing.h"
 #include "data/documents/prepare.h"
 #include "data/documents/prepared_cache.h"
+#include "data/template/find_chat_template.h"
 #include "data/tokenizer/byte_tokenizer.h"
 #include "tests/data/support_files.h"
 #include "tests/support/fixtures.h"
@@ -76,7 +76,7 @@ TEST(Documents, HaveTheReferencesIdsAndMasks) {
   EXPECT_GE(compared, 15);
 }
 
-// Labels are compared as Hugging Face's collators write them, with -100 for tokens that do not contribute to the loss.
+// Compares labels with those that Hugging Face's collators write, where -100 marks tokens that do not contribute to the loss.
 TEST(Documents, OfTokensAreThoseOfTheirTexts) {
   const DocumentMaker maker = reference_maker(), all = reference_maker(LossOn::all);
   int compared = 0;
@@ -101,7 +101,7 @@ TEST(Documents, OfTokensAreThoseOfTheirTexts) {
               HasSubstr("expected a prompt with a completion"));
 }
 
-// The template has no generation blocks, but each conversation extends the previous one. The same tokens contribute to the loss.
+// A template without {% generation %} blocks, in which each message only appends text, gives the loss mask of a template with blocks.
 TEST(Documents, OfATemplateWithoutBlocksCountWhatTheAssistantAdds) {
   ChatTemplate plain(bytes_of(test::data("chat/templates/chatml-plain.jinja")), "plain");
   const DocumentMaker without(reference_tokenizer(), std::move(plain), std::make_shared<const Json>(Json::object()), {});
@@ -115,7 +115,7 @@ TEST(Documents, OfATemplateWithoutBlocksCountWhatTheAssistantAdds) {
   EXPECT_EQ(a.ids, b.ids);
   EXPECT_GT(std::count(a.counted.begin(), a.counted.end(), 1), 4);
   EXPECT_EQ(reference_tokenizer()->decode(a.ids), reference_tokenizer()->decode(b.ids));
-  // This template removes earlier answers, so a conversation does not extend the previous one.
+  // The chat template removes earlier answers, so a longer conversation does not begin with a shorter one, and no mask can be derived.
   ChatTemplate forgets(
       "{% for m in messages %}{{ m.role }}:{% if loop.last or m.role == 'user' %}{{ m.content }}{% endif %};{% endfor %}{% if "
       "add_generation_prompt %}assistant:{% endif %}",
@@ -299,11 +299,11 @@ TEST(Preparation, ADamagedCacheIsMadeAnewAndNoneIsLeftOfABadFile) {
   EXPECT_EQ(skipped->counts().documents, 53);
 }
 
-// Every bit of every token is flipped in turn. A read of the file gives what was written, or an error.
+// Flips every bit of every token in turn. Reading the file must give what was written, or an error.
 TEST(Preparation, ATokenThatChangedOnTheDiskIsNotRead) {
   const TemporaryFolder folder;
   PreparedWriter writer(folder / "p");
-  constexpr i64 kDocuments = 9, kTokens = 700;  // more than two blocks of tokens that share a checksum
+  constexpr i64 kDocuments = 9, kTokens = 700;  // fills more than two blocks of tokens that share a checksum
   for (i64 d = 0; d < kDocuments; ++d) {
     writer.add_text(std::vector<i32>(kTokens, static_cast<i32>(d)));
     writer.end_text();
@@ -317,7 +317,7 @@ TEST(Preparation, ATokenThatChangedOnTheDiskIsNotRead) {
     std::vector<u32> words(kTokens);
     const std::string text = error_of(ErrorCode::data, [&] { file.read_document(token / kTokens, words); });
     EXPECT_THAT(text, testing::AllOf(HasSubstr("is damaged: tokens "), HasSubstr("remove the file"))) << token;
-    const i64 apart = (token / kTokens + 5) % kDocuments;  // this document shares no block with the damaged one
+    const i64 apart = (token / kTokens + 5) % kDocuments;  // a document that shares no block with the damaged token
     file.read_document(apart, words);
     EXPECT_EQ(words, std::vector<u32>(kTokens, static_cast<u32>(apart)));
   }
@@ -334,7 +334,7 @@ TEST(Preparation, ADocumentWithoutTokensIsNone) {
     writer.finish();
   }
   EXPECT_EQ(PreparedFile(folder / "p", "p").counts().documents, 1);
-  // The same file is changed so that its first document is empty. Every checksum is valid.
+  // A changed file with valid checksums claims that its first document is empty.
   std::string file = bytes_of(folder / "p");
   const size_t tail = 128 + 2 * 4;
   const u64 documents = 2, ends[] = {0, 2};
@@ -352,7 +352,7 @@ TEST(Preparation, WhoWaitsForAnotherProcessIsToldWhich) {
   const TemporaryFolder folder;
   std::optional<PreparedCache> first(std::in_place, folder / "cache", "a.txt", "0");
   std::vector<std::string> told;
-  // The first one lets go when the second has reported for whom it waits.
+  // `first` is released once `second` has reported that it waits for it.
   const PreparedCache second(folder / "cache", "b.txt", "1", [&](const std::string& holder) {
     told.push_back(holder);
     first.reset();
@@ -362,7 +362,7 @@ TEST(Preparation, WhoWaitsForAnotherProcessIsToldWhich) {
   EXPECT_EQ(told[1], "");
 }
 
-// A kilobyte of zstd may expand to gigabytes.
+// A kilobyte of zstd may expand to gigabytes, so a row that is too large is refused by its line number before it fills the memory.
 TEST(Preparation, ARowOutOfProportionIsRefusedByItsLine) {
   const TemporaryFolder folder;
   const std::string line =
@@ -388,7 +388,8 @@ TEST(Preparation, OfTextIsItsTokensWhereverItIsCut) {
   want.push_back(641);
   file->read(0, got);
   EXPECT_TRUE(got == want);
-  // The files of a folder are read by name. The tokens that begin and end a text are added to each, unless the text has them.
+  // The files of a folder are read in the order of their names. The tokens that begin and end a text are added to each file, unless its
+  // text has them.
   fs::create_directory(folder / "texts");
   put(folder / "texts/b.txt", "Noah.");
   put(folder / "texts/a.txt.gz", gzipped("In the ark\n"));
@@ -417,9 +418,9 @@ TEST(Rows, HaveDocumentsWithBordersAndCutsThatAreCounted) {
     return d;
   };
   writer.add(document(5, 2, 100));
-  writer.add(document(3, 3, 200));   // in this document no token contributes to the loss
+  writer.add(document(3, 3, 200));   // no token of this document contributes to the loss
   writer.add(document(12, 4, 300));  // this document is longer than a row
-  writer.add(document(12, 9, 400));  // the targets of this document are cut off
+  writer.add(document(12, 9, 400));  // all targets of this document are cut off
   writer.add(document(3, 0, 500));
   writer.finish();
   const PreparedFile file(folder / "p", "p");
@@ -454,7 +455,7 @@ TEST(Rows, HaveDocumentsWithBordersAndCutsThatAreCounted) {
   EXPECT_FALSE(each->packed());
 }
 
-// Documents have random lengths, and their tokens are numbered consecutively. The rows' documents, one after the other, are the file.
+// Unshuffled rows, joined, must equal the file. Its documents have random lengths, and its tokens are numbered consecutively.
 TEST(DocumentRows, InOrderAreTheFile) {
   TemporaryFolder folder;
   PreparedWriter writer(folder / "p");

@@ -1,5 +1,5 @@
-// Token ids of rows with each tokenizer: those of transformers' tokenizer(text), with the masks of tests/peers/row_fixtures.py; documents
-// that were already packed; and what a template reads beside a conversation.
+// Tests the token ids of rows with each tokenizer against transformers' tokenizer(text), with the masks of
+// tests/peers/row_fixtures.py. Also tests rows that were packed before, and what a chat template reads beside a conversation.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ std::string mask_text(const std::vector<u8>& mask) {
   return text;
 }
 
-// Drops the first token's bit. The first token of a document is never a target.
+// Drops the first token's bit of a loss mask, since the first token of a document is never a target.
 std::string behind_first(const std::string& mask) { return mask.empty() ? mask : mask.substr(1); }
 
 TEST(RowTokens, AreThoseOfTransformersForEveryTokenizer) {
@@ -55,7 +55,7 @@ TEST(RowTokens, AreThoseOfTransformersForEveryTokenizer) {
   EXPECT_EQ(rows, 9 * 24);
 }
 
-// A file is one text, however it is split for reading: the tokens that begin and end a text occur once.
+// A file is tokenized as one text, however it is split for reading: the tokens that begin and end a text occur once.
 TEST(RowTokens, OfAFileOfTextAreThoseOfOneText) {
   const Json all = Json::parse(bytes_of(test::data("rows/fixtures/tokenized.json")));
   for (const auto& [style, one] : all.items()) {
@@ -80,7 +80,7 @@ TEST(RowTokens, OfAPromptHaveWhatTheTokenizerPutsAroundIt) {
   EXPECT_EQ(encode_with_around(*tokenizer, "<s>In the beginning</s>"), around) << "what is written there stands once";
   EXPECT_EQ(around.size(), plain.size() + 2);
   EXPECT_EQ(encode_with_around(ByteTokenizer(), "ab"), (std::vector<i32>{'a', 'b'}));
-  // Of several tokens to be put before a text, only those that it lacks are added.
+  // If a tokenizer puts several special tokens before a text, only those that the text lacks are added.
   const Around three{{7, 8, 9}, {4, 5}};
   const std::vector<i32> has = {8, 9, 1, 4}, none = {1};
   EXPECT_TRUE(std::ranges::equal(missing_before(three, has), std::vector<i32>{7}));
@@ -126,7 +126,7 @@ TEST(RowTokens, OfMessagesThatDoNotCountAreNoTargets) {
     EXPECT_EQ(counted_text(maker_of(tokenizer, {}, plain_template(blocks)).make(row, "f", 1)), "d;") << blocks;
     EXPECT_THAT(counted_text(maker_of(tokenizer, {}, plain_template(blocks), LossOn::all).make(row, "f", 1)), HasSubstr("b;U:c"));
   }
-  // If a template has more blocks than there are answers, the blocks within what a message adds are its own.
+  // A message whose text contains several generation blocks owns all of them: its target tokens are those of all its blocks.
   ChatTemplate parted(
       "{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{% endgeneration %}.{% generation %};{% "
       "endgeneration %}{% else %}U{{ m.content }}{% endif %}{% endfor %}",
@@ -134,7 +134,7 @@ TEST(RowTokens, OfMessagesThatDoNotCountAreNoTargets) {
   EXPECT_EQ(counted_text(maker_of(std::make_shared<ByteTokenizer>(), {}, std::move(parted)).make(row, "f", 1)), "d;");
 }
 
-// The row is that of the reference in tests/peers/row_losses.py: packed documents are kept apart, whichever field marks them.
+// A packed row is kept as several documents, whichever field marks them. The reference is tests/peers/row_losses.py.
 TEST(RowTokens, ThatCamePackedAreDocumentsOfOneRow) {
   const DocumentMaker maker = maker_of(std::make_shared<ByteTokenizer>(), {});
   const TemporaryFolder folder;

@@ -1,7 +1,7 @@
-// CIFAR's binary files: what is read, what is refused, and how a loader shards the images.
+// Tests CIFAR's binary files: what is read, what is refused, and how a loader shards the images between ranks.
 #include "data/images/open_images.h"
 
-#include "data/loader.h"
+#include "data/loader/loader.h"
 #include "tests/data/support_files.h"
 
 namespace spillway::data::cifar_test {
@@ -129,7 +129,7 @@ TEST_F(Cifar10Test, ALoaderDealsImagesOutAsItDoesWindows) {
                       {.micro_batch_size = 4, .micro_batches = 2, .shuffled = false, .validation_fraction = 0.3});
   EXPECT_EQ(loader.windows(), 14);
   EXPECT_EQ(loader.validation_windows(), 6);
-  const StepBatch step = loader.step(8);  // images 8 to 13, which end the epoch
+  const StepBatch step = loader.step(8);  // loads images 8 to 13, the last of the epoch
   EXPECT_EQ(step.counted_targets, 6);
   std::vector<i32> classes;
   for (const MicroBatch& m : step.micro_batches) {

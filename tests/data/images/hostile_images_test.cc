@@ -1,4 +1,4 @@
-// IDX and CIFAR files cut at every byte, and with every bit of their first bytes flipped: each gives images or an Error.
+// Tests IDX and CIFAR files that are cut at every byte or have one bit flipped: each gives images or an Error.
 #include "data/images/open_images.h"
 #include "tests/data/images/support_images.h"
 
@@ -7,7 +7,7 @@ namespace {
 
 using test::put;
 
-// Whether the file is refused. If it opens, its first and last image must be readable.
+// Returns whether opening the file is refused. If the file opens, its first and last image must be readable.
 bool refused(const std::string& path) {
   try {
     const auto source = std::move(open_images({path}, Split::training).front());
@@ -25,7 +25,7 @@ bool refused(const std::string& path) {
 
 struct HostileImages : testing::Test {
   const test::TemporaryFolder at;
-  // Cuts a file at many places and flips each bit of its first `bytes` bytes.
+  // Tries a file cut at every `step` bytes, and with each bit of its first `bytes` bytes flipped.
   void try_all(const std::string& name, const std::string& whole, size_t bytes, size_t step) const {
     const auto with = [&](const std::string& contents) { return refused(put(at / name, contents).string()); };
     EXPECT_FALSE(with(whole)) << name;

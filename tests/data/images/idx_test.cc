@@ -1,4 +1,4 @@
-// IDX files, plain and gzipped: what is read and what is refused.
+// Tests IDX files, plain and gzipped: what is read and what is refused.
 #include "data/images/idx.h"
 
 #include "data/images/open_images.h"
@@ -64,7 +64,7 @@ TEST_F(IdxTest, HeadersAreHeldToTheFiles) {
             std::string::npos);
 }
 
-// A decompression bomb is refused before memory is allocated. Damage is found by gzip's checksum.
+// Reads gzipped IDX files. A decompression bomb is refused before memory is allocated, and gzip's checksum reveals damage.
 TEST_F(IdxTest, PackedOnesToo) {
   put(at / "x-labels-idx1-ubyte", idx_labels(3));
   const auto expect = [&](const std::string& bytes, const std::string& says) {

@@ -1,4 +1,4 @@
-// Folders of images with one sub-folder per class.
+// Tests folders of images with one sub-folder per class.
 #include "data/images/image_folder.h"
 
 #include <set>
@@ -51,13 +51,13 @@ TEST_F(ImageFolderTest, ClassesAndImagesAreInByteOrder) {
   for (i64 i = 0; i < 4; ++i) seen.insert(class_and_pixel(*source, i));
   std::vector<u8> grey(3 * 9 * 13);
   fit(netpbm("grey-jpg.pgm"), {3, 9, 13}, grey);
-  const auto sixth = [](const std::string& name) { return netpbm(name).pixels_HWC[15]; };  // the red component of the sixth pixel
+  const auto sixth = [](const std::string& name) { return netpbm(name).pixels_HWC[15]; };  // returns the red component of the sixth pixel
   EXPECT_EQ(seen, (std::set<std::pair<i32, u8>>{
                       {0, sixth("palette-png.ppm")}, {1, grey[5]}, {2, sixth("rgb-png.ppm")}, {2, sixth("rgb-jpg.ppm")}}));
   EXPECT_EQ(open({.side = 8})->format().shape_CHW, (Shape{3, 8, 8}));
 }
 
-// --validation-fraction takes the last images for validation.
+// --validation-fraction takes the last images for validation, and these must be a sample of all classes.
 TEST_F(ImageFolderTest, TheLastOnesAreASampleOfAllClasses) {
   for (const char* name : {"a", "b", "c", "d"}) {
     for (int i = 0; i < 20; ++i) image(std::string(name) + "/" + std::to_string(i) + ".png", "grey.png");
@@ -93,7 +93,7 @@ TEST_F(ImageFolderTest, WhatIsWrongIsNamed) {
   put(at / "a/2.png", "x");
   expect_refused("/a/2.png: expected a PNG or JPEG image, got a file");
   image("a/0.png", "rgb.png");
-  const auto source = open();  // the first image is in colour, so the headers of the others are not read
+  const auto source = open();  // the first image is in colour, so open() does not read the headers of the others
   EXPECT_NE(error_of(ErrorCode::data, [&] { read_all(*source); }).find("/a/2.png: expected a PNG or JPEG image"), std::string::npos);
   put(at / "a/2.png", picture_bytes("rgb.png").substr(0, 300));
   EXPECT_NE(error_of(ErrorCode::data, [&] { read_all(*source); }).find("/a/2.png: expected a PNG image, got damage"), std::string::npos);

@@ -1,4 +1,4 @@
-// PNG and JPEG files are decoded and scaled as Pillow does, byte for byte. tests/data/make_pictures.py made the files.
+// Tests that PNG and JPEG files are decoded and scaled as Pillow does, byte for byte. tests/data/make_pictures.py made the files.
 #include "data/images/picture.h"
 
 #include "tests/data/images/support_images.h"
@@ -61,7 +61,7 @@ TEST(Picture, WhatCannotBeReadIsRefusedByName) {
   EXPECT_EQ(refused(""), "[data] some/file: expected a PNG or JPEG image, got an empty file");
   EXPECT_EQ(refused("GIF89a"), "[data] some/file: expected a PNG or JPEG image, got a file whose first bytes are of neither format");
   EXPECT_NE(refused(picture_bytes("cmyk.jpg")).find("in grey or RGB, got CMYK"), std::string::npos);
-  std::string huge = picture_bytes("rgb.png");  // its width is changed, and the header's checksum with it
+  std::string huge = picture_bytes("rgb.png");  // to be given a huge width and the checksum that matches it
   huge.replace(16, 4, big_endian({20000}));
   huge.replace(29, 4, big_endian({static_cast<u32>(crc32(0, reinterpret_cast<const Bytef*>(&huge[12]), 17))}));
   EXPECT_NE(refused(huge).find("expected a picture of at most 16384 x 16384 and 67108864 pixels, got 9 x 20000"), std::string::npos);
@@ -78,7 +78,7 @@ TEST(Picture, BytesThatCamerasLeaveHarmNone) {
   EXPECT_EQ(decode_picture(span_of(bytes), "f").pixels_HWC, netpbm("rgb-jpg.ppm").pixels_HWC);
 }
 
-// A file cut at any byte is refused, or gives the same pixels if only bytes behind the last pixel are missing.
+// A picture file that is cut at any byte is refused, unless only bytes behind the last pixel are missing. It then gives equal pixels.
 TEST(Picture, CutShortIsRefused) {
   for (const char* name : {"rgb.png", "palette.png", "rgba.png", "rgb.jpg", "grey.jpg", "progressive.jpg"}) {
     const std::string whole = picture_bytes(name);
@@ -97,7 +97,7 @@ TEST(Picture, CutShortIsRefused) {
   }
 }
 
-// Every bit is flipped, one at a time: the file gives a picture or Error(data).
+// Flips every bit of a picture file, one at a time: decoding gives a picture or Error(data).
 TEST(Picture, DamagedIsReadOrRefused) {
   for (const char* name : {"rgb.png", "palette.png", "rgba.png", "rgb.jpg", "grey.jpg", "progressive.jpg", "cmyk.jpg"}) {
     const std::string whole = picture_bytes(name);

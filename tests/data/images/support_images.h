@@ -1,4 +1,4 @@
-// Makers of IDX files, plain and gzipped, and access to the pictures of make_pictures.py.
+// Makes IDX files, plain and gzipped, and gives tests access to the pictures of make_pictures.py.
 #pragma once
 #include <zlib.h>
 

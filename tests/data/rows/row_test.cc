@@ -1,5 +1,5 @@
-// Parsing of fine-tuning data: lines are compared with their fixtures, every error message is checked, and damaged lines of all kinds are
-// tried.
+// Tests the parsing of fine-tuning data: lines are compared with their fixtures,
+// every error message is checked, and damaged lines of all kinds are tried.
 #include "data/rows/row.h"
 
 #include <gmock/gmock.h>
@@ -148,12 +148,12 @@ TEST(Row, TokensThatCamePackedAreDocuments) {
   EXPECT_EQ(of(R"("attention_mask": [1, 1, 1, 2, 2], "position_ids": [0, 1, 2, 0, 1], "seq_lengths": [3, 2])").begins, two);
   EXPECT_EQ(of(R"("attention_mask": [1, 1, 1, 1, 1], "position_ids": [0, 1, 2, 0, 1])").begins, two);
   EXPECT_EQ(of(R"("position_ids": [0, 1, 0, 1, 0])").begins, (std::vector<u32>{2, 4}));
-  // The attention mask marks padding on either side, which is removed.
+  // Zeros in the attention mask mark padding at the beginning or the end of a row. The padding is removed.
   const Row padded = of(R"("attention_mask": [0, 1, 1, 2, 0], "position_ids": [1, 0, 1, 0, 0], "seq_lengths": [2, 1])");
   EXPECT_EQ(padded.ids, (std::vector<i32>{6, 7, 8}));
   EXPECT_EQ(padded.begins, (std::vector<u32>{2}));
   EXPECT_TRUE(of(R"("position_ids": [0, 1, 2, 3, 4], "seq_lengths": [5], "attention_mask": [1, 1, 1, 1, 1])").begins.empty());
-  // TRL's masks are applied as TRL does: a token contributes to the loss if all masks that exist say so, unless there are labels.
+  // Without labels, a token contributes to the loss if all masks of TRL that are present say so, as in TRL.
   EXPECT_EQ(of(R"("completion_mask": [0, 0, 1, 1, 1])").counted, (std::vector<u8>{0, 0, 1, 1, 1}));
   EXPECT_EQ(of(R"("completion_mask": [0, 0, 1, 1, 1], "assistant_masks": [1, 1, 0, true, false])").counted,
             (std::vector<u8>{0, 0, 0, 1, 0}));

@@ -1,5 +1,5 @@
-// Tokenizer files and texts that were made to be slow or large. Each is refused, or takes time in proportion to the text and gives the
-// right result. Where nothing is refused, a quadratic algorithm would take hours or run out of memory, so the test would not end.
+// Tests tokenizer files and texts that were made to be slow or large. Each is refused, or takes time in proportion to the
+// text and gives the right result. A quadratic algorithm would take hours or run out of memory, so the test would not end.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "data/tokenizer/merges.h"
-#include "data/unicode/unicode.h"
+#include "data/text/unicode.h"
+#include "data/tokenizer/models/merges.h"
 #include "tests/data/support_files.h"
 #include "tests/data/tokenizer/support_tokenizer.h"
 
@@ -49,7 +49,7 @@ std::string encode_refusal(const json& with, const std::string& text) {
 }
 
 TEST(TokenizerBudgets, AFileHasSoManySteps) {
-  const std::vector<json> steps(2000, {{"type", "Fuse"}});  // 200,000 of them used to cause a recursion of that depth
+  const std::vector<json> steps(2000, {{"type", "Fuse"}});  // 200,000 such steps used to cause a recursion of that depth
   EXPECT_THAT(load_refusal({{"decoder", sequence("decoders", steps)}}), HasSubstr("in the file as decoder.decoders"));
   const std::vector<json> lower(1025, {{"type", "Lowercase"}}), words(1025, {{"type", "Whitespace"}});
   EXPECT_THAT(load_refusal({{"normalizer", sequence("normalizers", lower)}}), HasSubstr("at most 1024 steps"));
@@ -83,13 +83,13 @@ TEST(TokenizerBudgets, PatternsAreChargedForAllThatTheyLookAt) {
                              HasSubstr("text of 43500 bytes"), HasSubstr("backtracks less")));
   const std::string letters(20000, 'a');
   for (const char* pattern : {
-           "(?:a*+b|.)",           // each match scans to the end, in one step
-           "(?=.*x).|.",           // look-ahead scans to the end as well
-           "(?:(?=a*+b?)a)*!|.",   // scans once for each round of a loop
-           "(?:a{50000}b|.)",      // a repeat that fails has gone over all that it requires
-           "(?<=ba{50000})x|.",    // look-behind goes back
-           "(?:(a*)\\1b|.)",       // a back reference compares the text again
-           "[a-z]*[a-z]*[a-z]*1",  // a single search tries each place
+           "(?:a*+b|.)",           // each match scans to the end of the text, in one step
+           "(?=.*x).|.",           // each look-ahead scans to the end of the text
+           "(?:(?=a*+b?)a)*!|.",   // a look-ahead scans once for each round of a loop
+           "(?:a{50000}b|.)",      // a repeat that fails has already passed over all its required letters
+           "(?<=ba{50000})x|.",    // a look-behind goes back over the text
+           "(?:(a*)\\1b|.)",       // a back reference compares the text that it refers to again
+           "[a-z]*[a-z]*[a-z]*1",  // a single search tries each place of the text
            "(?:(?:a|a)(?:a|a)(?:a|a)(?:a|a)(?:a|a)(?:a|a)(?:a|a)(?:a|a)(?:a|a)(?:a|a)(?:a|a)(?:a|a)!|.)",
            "(?:a?a?a?a?a?a?a?a?a?a?a?a?a?a?aaaaaaaaaaaaaa!|.)",
            "(a|aa)+!|.",
@@ -100,8 +100,8 @@ TEST(TokenizerBudgets, PatternsAreChargedForAllThatTheyLookAt) {
 }
 
 TEST(TokenizerBudgets, LongRunsOfOneKindAreNoHarm) {
-  // A pattern as honest tokenizers use it: `\s*[\r
-  // ]+` backtracks over all spaces, once.
+  // The pattern is one that real tokenizers use. Its part `\s*[\r\n]+`
+  // backtracks over all spaces in a row of spaces, but only once.
   const std::string pattern = R"(\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
   const auto tokenizer = made_of(small_tokenizer({{"pre_tokenizer", split(pattern)}}));
   for (const char run : {' ', 'a', '1', '-', '\n'}) {
@@ -127,7 +127,7 @@ TEST(TokenizerBudgets, RewritingIsBoundedInTheMidstOfAStep) {
               testing::AllOf(HasSubstr("normalizer"), HasSubstr("at most 385536 bytes"), HasSubstr("Prepend")));
   const std::vector<json> prepends(1000, {{"type", "Prepend"}, {"prepend", std::string(1000, 'x')}});
   EXPECT_THAT(encode_refusal({{"normalizer", sequence("normalizers", prepends)}}, "aaa"), HasSubstr("normalizer"));
-  // The text grows and shrinks a thousand times.
+  // A chain of normalizers lets the text grow and shrink a thousand times.
   std::vector<json> waves;
   for (int i = 0; i < 500; ++i) {
     waves.push_back(replace("a", std::string(30, 'a')));
@@ -140,7 +140,7 @@ TEST(TokenizerBudgets, RewritingIsBoundedInTheMidstOfAStep) {
 }
 
 TEST(TokenizerBudgets, MarksInDisorderAreSorted) {
-  // There are 200,000 marks of combining class 230, then as many of class 220, which come first in canonical order.
+  // The text has 200,000 marks of combining class 230, then as many of class 220. Canonical order puts class 220 first.
   const size_t count = 200000;
   const std::string above = repeated("\u0301", count), below = repeated("\u0316", count);
   EXPECT_EQ(normal_form("x" + above + below, NormalForm::nfd), "x" + below + above);
@@ -192,7 +192,7 @@ TEST(TokenizerBudgets, AffixesAndTemplatesAreShort) {
               HasSubstr("at most 256 special token ids"));
 }
 
-/// Returns texts of 16 lower-case letters and signs that all have the same hash, found by inverting the last step of hash_of.
+/// Returns texts of 16 lower-case letters and signs with equal hashes, found by inverting the last step of hash_of.
 std::vector<std::string> texts_of_one_hash(size_t count) {
   constexpr u64 kFactor = 0xD6E8FEB86659FD93u;
   u64 inverse = 1;
@@ -206,7 +206,8 @@ std::vector<std::string> texts_of_one_hash(size_t count) {
     const u64 wanted = 0x123456789ABCDEF0u;
     const u64 second = (wanted ^ wanted >> 32) * inverse ^ hash;
     constexpr u64 kHigh = 0x8080808080808080u, kSigns = 0x6060606060606060u;
-    if ((second & kHigh) != 0 || (((second & kSigns) + kSigns) & kHigh) != kHigh) continue;  // needs ASCII without control characters
+    // The text must consist of ASCII characters without control characters.
+    if ((second & kHigh) != 0 || (((second & kSigns) + kSigns) & kHigh) != kHigh) continue;
     std::string text(16, '\0');
     std::memcpy(text.data(), &first, 8);
     std::memcpy(text.data() + 8, &second, 8);
@@ -231,7 +232,7 @@ TEST(TokenizerBudgets, TokensOfOneHash) {
   u64 inverse = 1;
   for (int i = 0; i < 6; ++i) inverse *= 2 - kFactor * inverse;
   for (u64 i = 0; i < 600; ++i) {
-    const u64 high = i << 32, key = (high | i) * inverse;  // chosen so that the lower half of the hash is 0
+    const u64 high = i << 32, key = (high | i) * inverse;  // `key` is chosen so that the lower half of its hash is 0
     put += merges.put(static_cast<i32>(key >> 32), static_cast<i32>(key & 0xFFFFFFFF), {0, 0});
   }
   EXPECT_LT(put, 600u);

@@ -1,6 +1,6 @@
-// Tokenizer files made of random parts: chains of normalizers and decoders, patterns that repeat, tokens of all kinds, and long texts of
-// few letters. Each file loads or gives an Error(data), and each text can be encoded and decoded or gives one. Both implementations of a
-// pattern find the same matches.
+// Tests tokenizer files made of random parts: chains of normalizers and decoders, patterns that repeat, tokens
+// of all kinds, and long texts of few letters. Each file loads or gives an Error(data), and each text can be
+// encoded and decoded or gives such an error. The two implementations of pattern matching find equal matches.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "data/tokenizer/regex.h"
+#include "data/tokenizer/stages/regex.h"
 #include "tests/data/tokenizer/support_tokenizer.h"
 
 namespace spillway::data::hostile_parts_test {
@@ -26,7 +26,7 @@ class Parts {
     return of[below(N)];
   }
 
-  /// Returns a text of a few characters, sometimes with thousands of one of them.
+  /// Returns a random text of a few parts, one of which may be repeated thousands of times.
   std::string text(size_t most_parts) {
     static const std::array<std::string, 12> kParts = {"a", "b", "ab", " ", "\n", "1", "\u00e9", "\u0301", "\u0316", "世", "\u2581", "!"};
     std::string made;
@@ -181,7 +181,7 @@ void use(const Tokenizer& tokenizer, const std::string& text) {
   EXPECT_EQ(joined + stream->finish(), decoded);
 }
 
-/// Returns how many of the files could be used without an Error.
+/// Tries `count` random tokenizer files, and returns how many could be used without an Error.
 int try_files(unsigned seed, int count) {
   int used = 0;
   for (int i = 0; i < count; ++i) {
@@ -205,7 +205,7 @@ int try_files(unsigned seed, int count) {
 TEST(HostileTokenizerParts, LoadOrAreErrors) { EXPECT_GT(try_files(1, 1500), 500); }
 TEST(SoakHostileTokenizerParts, LoadOrAreErrors) { EXPECT_GT(try_files(100000, 100000), 30000); }
 
-/// Returns the matches, or "over the budget" if an Error was thrown.
+/// Returns the places of all matches as text, or "over the budget" if an Error was thrown.
 std::string matches(const Regex& regex, const std::string& text) {
   std::string found;
   try {
@@ -218,8 +218,8 @@ std::string matches(const Regex& regex, const std::string& text) {
   return found;
 }
 
-/// Compares each pattern with a version that is so long that it is never run on a window: both must find the same matches. Returns how many
-/// patterns were compared.
+/// Compares the matches of each pattern with those of a version that is too long
+/// to be run on a window of the text. Returns how many patterns were compared.
 int try_patterns(unsigned seed, int count) {
   std::string no_match;
   while (no_match.size() < 1100) no_match += "\U0010FFFD";

@@ -1,5 +1,5 @@
-// Damaged and made-up tokenizer files, and texts of random bytes. Each file loads or gives an Error, and each text can be encoded and
-// decoded.
+// Tests damaged and made-up tokenizer files, and texts of random bytes. Each
+// file loads or gives an Error, and each text can be encoded and decoded.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -45,7 +45,7 @@ class Mutations {
     return bytes;
   }
 
-  /// Replaces one value somewhere in the file by another. Small parts of a file are chosen as often as large ones.
+  /// Replaces one random value of a tokenizer file by another. Small parts of the file are chosen as often as large ones.
   void mutate(json& value, int depth = 0) {
     if (value.is_structured() && !value.empty() && (depth == 0 || below(5) != 0)) {
       auto at = value.begin();
@@ -138,7 +138,7 @@ void use(const Tokenizer& tokenizer, Mutations& mutations) {
   EXPECT_TRUE(is_utf8(joined));
 }
 
-/// Returns how many of the files loaded.
+/// Tries `count` changed versions of each tokenizer file, and returns how many of them loaded.
 int try_files(unsigned seed, int count) {
   Mutations mutations(seed);
   int loaded = 0;

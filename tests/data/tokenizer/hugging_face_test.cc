@@ -1,5 +1,5 @@
-// Tokenizers compared with the results of Hugging Face's tokenizers for the same files and texts.
-#include "data/tokenizer/hugging_face.h"
+// Compares tokenizers with the results of Hugging Face's tokenizers for the same files and texts.
+#include "data/tokenizer/hugging_face/hugging_face.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Contents that a tokenizer.json must not have, and the error messages about them.
+// Tests the error messages about contents that a tokenizer.json must not have.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "data/tokenizer/regex.h"
+#include "data/tokenizer/stages/regex.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ std::vector<std::string> matches(const std::string& pattern, const std::string& 
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-// Patterns have Oniguruma's meaning. Each of these means something else in PCRE2's own syntax.
+// Patterns have the meaning that Oniguruma gives them. Each pattern of this test means something else in PCRE2's own syntax.
 TEST(RegexSyntax, WhatOnigurumaMeans) {
   EXPECT_THAT(matches(R"(\s+)", "a\u180eb\u0085c\u3000"), ElementsAre("\u0085", "\u3000")) << "U+180E is no space";
   EXPECT_THAT(matches(R"([^\S\n]+)", "a \n\u180e\tb"), ElementsAre(" ", "\t"));
@@ -51,7 +51,7 @@ TEST(RegexWalk, EmptyMatches) {
   EXPECT_THAT(matches("(?=é)", "éé"), ElementsAre("", ""));
 }
 
-// A match is first searched within a window of the next 128 bytes.
+// A match is first searched within a window of the next 128 bytes. The window's end must not count as the end of the text.
 TEST(RegexWalk, TheEndOfAWindowIsNotTheEndOfTheText) {
   const std::string lines(300, '\n'), letters(300, 'a');
   EXPECT_THAT(matches("\\n(?!^)", lines), ElementsAre("\n")) << "no line begins behind the last newline";

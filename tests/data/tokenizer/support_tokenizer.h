@@ -1,14 +1,14 @@
-// Makers of small tokenizer.json files.
+// Makes small tokenizer.json files for tests.
 #pragma once
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "data/tokenizer/hugging_face.h"
+#include "data/tokenizer/hugging_face/hugging_face.h"
 
 namespace spillway::test {
 
-/// Returns a tokenizer of single ASCII characters and byte tokens, where the id is the byte. Members of `with` are added or replaced.
+/// Returns a tokenizer of single ASCII characters and byte tokens, whose id is the byte. Members in `with` are added or replaced.
 inline nlohmann::json small_tokenizer(const nlohmann::json& with = nlohmann::json::object()) {
   nlohmann::json vocabulary = nlohmann::json::object();
   for (unsigned i = 0; i < 256; ++i) vocabulary[data::byte_token(static_cast<unsigned char>(i))] = i;

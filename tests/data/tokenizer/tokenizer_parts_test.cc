@@ -1,5 +1,5 @@
-// Features of tokenizers that the fixtures do not cover: named tokens, ranges of tokens, streaming decoders, truncation, and texts that are
-// not UTF-8.
+// Tests features of tokenizers that the fixtures do not cover: named tokens,
+// ranges of tokens, streaming decoders, truncation, and texts that are not UTF-8.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -87,7 +87,7 @@ TEST(TokenizerStream, GivesCharactersAsSoonAsTheyAreWhole) {
 TEST(TokenizerStream, HoldsARunOfByteTokensUntilItEnds) {
   const auto tokenizer = made_of(small_tokenizer());
   const auto stream = tokenizer->stream_decoder();
-  EXPECT_EQ(stream->put('a'), "");  // held back, although it is a valid byte, since the sequence may yet turn out to be broken
+  EXPECT_EQ(stream->put('a'), "");  // held back, since the byte sequence may yet turn out to be invalid
   EXPECT_EQ(stream->put(0xFF), "");
   EXPECT_EQ(stream->finish(), "\uFFFD\uFFFD");
 }
@@ -160,7 +160,7 @@ TEST(TokenizerThreads, ShareATokenizer) {
   for (const auto& mine : got) EXPECT_EQ(mine, expected);
 }
 
-// A long word is merged with a heap, a short one without. They must agree where both work.
+// BPE merges a long word with a heap and a short word without one. Both algorithms must give the same tokens.
 TEST(TokenizerBpe, LongWordsLikeShortOnes) {
   const json vocabulary = {{"a", 0}, {"b", 1}, {"ab", 2}, {"aab", 3}, {"abab", 4}, {"ba", 5}};
   const json merges = {"a b", "a ab", json::array({"ab", "ab"}), json::array({"b", "a"})};
@@ -169,7 +169,7 @@ TEST(TokenizerBpe, LongWordsLikeShortOnes) {
   const auto in_words = made_of({{"model", model}, {"pre_tokenizer", {{"type", "CharDelimiterSplit"}, {"delimiter", "c"}}}});
   std::string word = "aababbaab", text, with_marks;
   std::vector<i32> expected;
-  // Between "b" and "b" nothing merges, so a long text of such words gives the same tokens as the separate words.
+  // Nothing merges with "b" on the left, so one long text of such words gives the tokens of the separate words.
   for (int i = 0; i < 50; ++i) {
     text += "b" + word;
     with_marks += "cb" + word;

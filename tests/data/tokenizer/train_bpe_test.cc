@@ -1,4 +1,4 @@
-#include "data/tokenizer/train_bpe.h"
+#include "data/tokenizer/hugging_face/train_bpe.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,8 +33,8 @@ const std::vector<std::string> kTexts = {"low lower lowest", "newer newest wide 
 TEST(BpeTraining, MergesTheMostFrequentPairOfTheLowestIds) {
   const auto made = trained({"abab abab cdcd cdcd"}, {.vocabulary = 1000});
   const auto model = nlohmann::json::parse(made.tokenizer_json)["model"];
-  // ab and cd occur 4 times each, and the lower ids are merged first. Of the pairs that then occur twice, the space (a byte) before cd
-  // comes first, then ab ab.
+  // "ab" and "cd" occur 4 times each, and the pair with the lower ids is merged first. Of the
+  // pairs that then occur twice, the space (a byte) before "cd" comes first, then "ab" "ab".
   EXPECT_EQ(model["merges"], nlohmann::json({"a b", "c d", "\u0120 cd", "ab ab", "\u0120cd cd"}));
   EXPECT_EQ(made.vocabulary, 1 + 256 + 5);
 }
@@ -69,8 +69,8 @@ TEST(BpeTraining, TakesAnotherPatternAndOtherTokens) {
   EXPECT_FALSE(tokenizer->named().end_of_text);
 }
 
-// Repeated words take no more memory. If there are too many different words, training ends with an error before the system kills the
-// process.
+// Repeated words take no more memory. If there are too many different words,
+// training ends with an error, before the system kills the process for its memory.
 TEST(BpeTraining, EndsWhereDifferentWordsWouldTakeTooMuchMemory) {
   const auto text_of = [](bool different) {
     return [different, number = 0](std::string& text) mutable {
@@ -90,9 +90,9 @@ TEST(BpeTraining, EndsWhereDifferentWordsWouldTakeTooMuchMemory) {
   }
 }
 
-/// Returns the merges of one word, computed from the definition: all pairs are counted anew, the most frequent pair (with the lowest ids)
-/// is merged from left to right, until no pair occurs twice. Ids are those of letters, then of merges; `first` is the id of the first
-/// merge.
+/// Returns the BPE merges of one word, computed from their definition: all pairs are counted anew, and the
+/// most frequent pair (of equals, the one with the lowest ids) is merged from left to right, until no pair
+/// occurs twice. Letters have the lowest ids, then come merges; `first` is the id of the first merge.
 std::vector<std::pair<i32, i32>> merges_by_definition(std::vector<i32> word, i32 first) {
   std::vector<std::pair<i32, i32>> merges;
   for (;; ++first) {
@@ -134,7 +134,7 @@ TEST(BpeTraining, MergesOfRandomWordsAreThoseOfTheDefinition) {
   }
 }
 
-// Each merge used to take time in proportion to the word, and a long word has a merge for almost every letter.
+// A long word has a merge for almost every letter. Training would take hours if each merge took time in proportion to the word.
 TEST(BpeTraining, ALongWordTakesTimeInProportion) {
   std::mt19937 random(2);
   std::string half(50000, 'a');

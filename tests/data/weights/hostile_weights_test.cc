@@ -1,10 +1,10 @@
-// Weight files that no program writes: small files that would take gigabytes or hours if a reader did all that they say as often as they
-// say it. Each is read or refused with Error(data). Before readers had budgets, the files refused here were read for minutes or until
-// memory ran out.
+// Tests weight files that no program writes: small files that repeat so much that reading all
+// of it would take gigabytes or hours. Each is read or refused with Error(data). Before readers
+// had budgets, the files that are now refused were read for minutes or until memory ran out.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
-#include "data/weights/torch_archive.h"
+#include "data/torch/torch_archive.h"
 #include "data/weights/weight_folder.h"
 #include "data/weights/zero_files.h"
 #include "tests/data/support_files.h"
@@ -28,7 +28,7 @@ std::vector<std::string> many(size_t count, const std::function<std::string(size
   return all;
 }
 
-// Returns the error message for a torch.save file that contains `value`.
+// Returns the message with which a torch.save file that contains `value` is refused.
 std::string torch_refusal(const std::string& value, const Members& storages = {{"0", std::string(4, '\0')}}) {
   const TemporaryFolder folder;
   const auto path = put(folder / "x.bin", torch_file(value, storages));
@@ -39,7 +39,7 @@ TEST(HostileTorchFile, SharedDictionariesAreNotVisitedWithoutEnd) {
   constexpr size_t kMany = 3000;
   const std::string inner = kept(dict({repeated(text("k") + none, kMany)}), 0);
   EXPECT_THAT(torch_refusal(inner + dict({repeated(text("k") + get(0), kMany)})), HasSubstr(kTooOften));
-  // Dictionaries of 8 entries, where each value is the next dictionary: 8^8 visits.
+  // The file nests dictionaries of 8 entries each, in which every value is the next dictionary. Reading all would take 8^8 visits.
   std::string nested = kept(dict({text("k"), none}), 0);
   for (u32 depth = 1; depth < 9; ++depth) nested += kept(dict({repeated(text("k") + get(depth - 1), 8)}), depth);
   EXPECT_THAT(torch_refusal(nested + get(8)), HasSubstr(kTooOften));
@@ -49,7 +49,7 @@ TEST(HostileTorchFile, ADictionaryThatContainsItselfNestsTooDeeply) {
   EXPECT_THAT(torch_refusal("}" + put(0) + text("a") + get(0) + "s"), HasSubstr("nested too deeply"));
   const std::string ordered = call(global("collections", "OrderedDict"), {}) + put(0);
   EXPECT_THAT(torch_refusal(ordered + text("a") + get(0) + "s"), HasSubstr("nested too deeply"));
-  // A value that is not a dictionary is not a tensor either, whatever it contains.
+  // A value that is neither a dictionary nor a tensor is skipped, even a list that contains itself.
   const TemporaryFolder folder;
   const auto path = put(folder / "x.bin", torch_file(dict({text("a"), "]" + put(0) + get(0) + "a", text("b"), tensor()})));
   EXPECT_EQ(TorchFile(path).tensors().size(), 1u);
@@ -58,7 +58,7 @@ TEST(HostileTorchFile, ADictionaryThatContainsItselfNestsTooDeeply) {
 TEST(HostileTorchFile, NamesAreNotCopiedWithoutEnd) {
   const std::string name = kept(text(std::string(1'000'000, 'n')), 0), one = kept(tensor(), 1);
   EXPECT_THAT(torch_refusal(name + one + dict({repeated(get(0) + get(1), 8000)})), HasSubstr("two tensors have the name \"nnnn"));
-  // Each tensor has a name of its own, which begins with a long prefix. Together the names would take too much memory.
+  // Each tensor has a name of its own that begins with a long prefix. All names together would take too much memory.
   const std::string inner = dict(many(200, [](size_t i) { return text(std::to_string(i)) + get(1); }));
   EXPECT_THAT(torch_refusal(name + one + dict({get(0), inner})), HasSubstr(kTooMuch));
   EXPECT_THAT(torch_refusal(name + dict({repeated(get(0) + none, 8000)})), HasSubstr(kTooOften));
@@ -67,7 +67,7 @@ TEST(HostileTorchFile, NamesAreNotCopiedWithoutEnd) {
 }
 
 TEST(HostileTorchFile, OneTensorIsNotMadeWithoutEnd) {
-  // The shared tensor has 64 axes.
+  // One tensor with 64 axes is listed under tens of thousands of names, which takes too much memory.
   const std::string one = kept(tensor({.sizes = std::vector<i64>(64, 1), .strides = std::vector<i64>(64, 1)}), 0);
   const auto names = [&](size_t count) { return dict(many(count, [](size_t i) { return text(std::to_string(i)) + get(0); })); };
   EXPECT_THAT(torch_refusal(one + names(20'000)), HasSubstr(kTooMuch));
@@ -88,16 +88,16 @@ TEST(HostileTorchFile, ShapesBeyondAnyTensorAreRefused) {
   EXPECT_THAT(refusal({2}, {1}), HasSubstr("its storage of 1 elements"));
   EXPECT_THAT(refusal({1}, {1}, kHuge), HasSubstr("its storage of"));
   EXPECT_THAT(refusal({1, 1}, {1}), HasSubstr("stride for each size"));
-  // All tensors together have more bytes than 64 bits can count.
+  // The sizes of all tensors of the file together need more than 64 bits.
   const std::string large = kept(tensor({.sizes = {i64{1} << 56}, .strides = {0}}), 0);
   EXPECT_THAT(torch_refusal(large + dict(many(64, [](size_t i) { return text(std::to_string(i)) + get(0); }))),
               HasSubstr("have more than 2^63 bytes"));
 }
 
-// With a stride of 0, a file of a kilobyte would be read for years.
+// A stride of 0 repeats elements, so a file of a kilobyte could take years to read. A tensor that repeats too much is refused.
 TEST(HostileTorchFile, AnElementIsNotReadWithoutEnd) {
   const TemporaryFolder folder;
-  constexpr i64 kLarge = 10'000;  // number of floats, more than is read in one piece
+  constexpr i64 kLarge = 10'000;  // counts floats, more of them than are read in one piece
   const auto of_one = [](std::vector<i64> sizes) { return tensor({.sizes = sizes, .strides = std::vector<i64>(sizes.size(), 0)}); };
   const auto of_large = [](i64 times) { return tensor({.key = "1", .sizes = {times, kLarge}, .strides = {0, 1}}); };
   const TorchFile file(put(folder / "x.bin", torch_file(dict({text("few"), of_one({1 << 15, 1 << 10}), text("many"),
@@ -113,7 +113,7 @@ TEST(HostileTorchFile, AnElementIsNotReadWithoutEnd) {
   EXPECT_THAT(refusal("17"), HasSubstr("10000 elements of its storage, got 170000"));
 }
 
-// Otherwise an expanded tensor would count as one that repeats no elements.
+// A storage that claims more bytes than its file has is refused. An expanded tensor could otherwise pass as one without repetition.
 TEST(HostileTorchFile, AStorageHasNoMoreBytesThanTheFile) {
   const TemporaryFolder folder;
   const Members members{{"archive/data.pkl", pickle(dict({text("w"), tensor({.sizes = {3}})}))}, {"archive/data/0", std::string(12, 'x')}};
@@ -122,7 +122,7 @@ TEST(HostileTorchFile, AStorageHasNoMoreBytesThanTheFile) {
               testing::AnyOf(HasSubstr("more than the file holds"), HasSubstr("torch.save")));
 }
 
-// Builds the content of a .metadata file of torch.distributed.checkpoint.
+// The functions below build the content of a .metadata file of torch.distributed.checkpoint.
 std::string torch_size(const std::vector<i64>& sizes) { return call(global("torch", "Size"), {numbers(sizes)}); }
 std::string of_metadata(const std::string& name, const std::vector<std::string>& attributes) {
   return object(global("torch.distributed.checkpoint.metadata", name), attributes);
@@ -147,7 +147,7 @@ struct Saved {
     return error_of(ErrorCode::data, [&] { DistributedCheckpoint checkpoint(at.path()); });
   }
 };
-// Two blocks of two elements each of a tensor "w" [4].
+// Holds a file for two blocks, of two elements each, of a tensor "w" of shape [4].
 const std::string kFirst = torch_file(tensor({.sizes = {2}}), {{"0", std::string(8, '\0')}});
 std::string two_places() {
   const auto bytes = static_cast<i64>(kFirst.size());
@@ -164,7 +164,7 @@ TEST(HostileDistributedCheckpoint, AnHonestOneIsRead) {
   EXPECT_THAT(values, testing::Each(0));
 }
 
-// No file with blocks exists, so what is refused is refused by the metadata alone.
+// No file with blocks exists, so each refusal is based on the metadata alone.
 TEST(HostileDistributedCheckpoint, RepeatedBlocksAreRefusedBeforeAFileIsOpened) {
   const std::string first = kept(chunk({0}, {2}), 0);
   const Saved repeated_block(first, metadata(dict({text("w"), of_tensor({4}, list({repeated(get(0), 100'000)}))}), two_places()));
@@ -179,14 +179,14 @@ TEST(HostileDistributedCheckpoint, RepeatedBlocksAreRefusedBeforeAFileIsOpened) 
   EXPECT_THAT(huge.refusal(), HasSubstr("expected at most"));
   const Saved negative("", metadata(dict({text("w"), of_tensor({-4}, list({}))}), two_places()));
   EXPECT_THAT(negative.refusal(), HasSubstr("0 or more"));
-  // A column of 2^24 rows needs a piece for each row, from a file that does not exist.
+  // A block of one column and 2^24 rows needs a piece for each row. Its file does not exist, so the refusal comes before reading.
   const Saved cut("", metadata(dict({text("w"), of_tensor({1 << 24, 2}, list({chunk({0, 0}, {1 << 24, 1}), chunk({0, 1}, {1 << 24, 1})}))}),
                                two_places()));
   EXPECT_THAT(cut.refusal(), HasSubstr(kTooMuch));
 }
 
 TEST(HostileDistributedCheckpoint, SharedListsAndNamesAreNotVisitedWithoutEnd) {
-  // A thousand tensors share one list of a thousand empty blocks; reading stops at the first one.
+  // A thousand tensors share one list of a thousand empty blocks. Reading stops at the first block.
   const std::string blocks = kept(list({repeated(chunk({0}, {0}), 1000)}), 0);
   const Saved lists(blocks,
                     metadata(dict(many(1000, [](size_t i) { return text(std::to_string(i)) + of_tensor({0}, get(0)); })), two_places()));
@@ -194,11 +194,11 @@ TEST(HostileDistributedCheckpoint, SharedListsAndNamesAreNotVisitedWithoutEnd) {
   const std::string name = kept(text(std::string(1'000'000, 'n')), 0);
   const auto places = dict(many(3000, [](size_t i) { return place(get(0), {static_cast<i64>(i)}, "a", static_cast<i64>(i), 1); }));
   EXPECT_THAT(Saved(name, metadata(dict({}), places)).refusal(), HasSubstr(kTooOften));
-  // One object with thousands of attributes is shared by thousands of tensors, which takes too many steps.
+  // Thousands of tensors share one object with thousands of attributes, which takes too many steps.
   const std::string object = kept(of_metadata("TensorStorageMetadata", {repeated(text("a") + none, 5000)}), 0);
   const Saved attributes(object, metadata(dict({repeated(text("w") + get(0), 5000)}), two_places()));
   EXPECT_THAT(attributes.refusal(), HasSubstr(kTooOften));
-  // One long path is shared by thousands of names, which takes too many steps.
+  // Thousands of names share one long path, which takes too many steps.
   const std::string path = kept(tuple({repeated(text("a"), 5000)}), 0);
   const Saved paths(path, metadata(dict(many(5000, [](size_t i) { return text(std::to_string(i)) + of_tensor({0}, list({})); })),
                                    two_places(), dict(many(5000, [](size_t i) { return text(std::to_string(i)) + get(0); }))));
@@ -219,7 +219,7 @@ TEST(HostileDistributedCheckpoint, EveryBlockHasBytesOfItsOwn) {
   EXPECT_THAT(beyond.refusal(), HasSubstr("expected 9223372036854775807 bytes at offset 9223372036854775807"));
 }
 
-// Otherwise a few blocks of a kilobyte each would be read as a million elements.
+// A block whose file repeats elements (stride 0) is refused. A few blocks of a kilobyte would otherwise be read as a million elements.
 TEST(HostileDistributedCheckpoint, ABlockRepeatsNoElements) {
   const std::string one = torch_file(tensor({.sizes = {1000}, .strides = {0}}));
   const Saved saved("", metadata(dict({text("w"), of_tensor({1000}, list({chunk({0}, {1000})}))}),
@@ -237,13 +237,13 @@ TEST(HostileDistributedCheckpoint, ReferencesInCirclesAreRefused) {
     EXPECT_NE(Saved(circle + "0", metadata(dict({text("w"), get(0)}), dict({get(0), get(0)}))).refusal(), "");
     EXPECT_NE(Saved(circle + "0", metadata(dict({text("w"), of_tensor({0}, list({get(0)}))}), two_places())).refusal(), "");
   }
-  // The size of a tensor is its own argument. The file must be refused.
+  // The size of a tensor is given by a tuple that contains itself. The file must be refused.
   const std::string size = global("torch", "Size") + "(]" + put(0) + "t" + "R" + put(1) + "0" + get(0) + get(1) + "a0";
   const Saved own(size, metadata(dict({text("w"), of_metadata("T", {text("size"), get(1), text("chunks"), list({})})}), two_places()));
   EXPECT_NE(own.refusal(), "");
 }
 
-// A DeepSpeed checkpoint of one rank and one group.
+// Writes a DeepSpeed checkpoint of one rank and one parameter group.
 struct Zero {
   TemporaryFolder at;
   std::string model(const std::vector<std::string>& more) const {
@@ -310,14 +310,14 @@ TEST(HostileZeroCheckpoint, SharedListsAreNotVisitedWithoutEnd) {
   const Zero z;
   const std::string one = kept(tensor(), 0);
   const auto usual = z.model({text(kShapes), z.shapes({text("w"), torch_size({1})})});
-  // One shard is listed a thousand times. Each entry would need elements of its own.
+  // One shard is listed a thousand times, and each entry would need elements of its own.
   for (const int stage : {1, 3})
     EXPECT_THAT(refusal(usual, one + z.optimizer({}, list({repeated(get(0), 1000)}), stage)), HasSubstr("have more elements than fit"));
-  // One dictionary of shapes is listed as thousands of groups, which takes too much memory or too many steps.
+  // One dictionary of shapes is listed as thousands of parameter groups, which takes too much memory or too many steps.
   const std::string shapes = kept(dict({repeated(text("w") + torch_size({1}), 1000)}), 0);
   EXPECT_THAT(refusal(shapes + z.model({text(kShapes), list({repeated(get(0), 5000)})}), z.optimizer({})),
               testing::AnyOf(HasSubstr(kTooMuch), HasSubstr(kTooOften)));
-  // The optimizer has thousands of arrays of thousands of parameters, which would take too much memory.
+  // The optimizer state lists thousands of arrays for thousands of parameters, which would take too much memory.
   const auto arrays =
       dict({text("state"), dict({number(0), dict(many(3000, [](size_t i) { return text("a" + std::to_string(i)) + get(0); }))})});
   const std::string size = kept(torch_size({0}), 1);
@@ -325,7 +325,7 @@ TEST(HostileZeroCheckpoint, SharedListsAreNotVisitedWithoutEnd) {
   EXPECT_THAT(refusal(size + z.model({text(kShapes), list({dict({joined(names), text("w"), torch_size({1})})})}),
                       one + z.optimizer({text("base_optimizer_state"), arrays}, list({get(0)}))),
               HasSubstr(kTooMuch));
-  // One weight consists of thousands of pieces and has thousands of names. This is accepted.
+  // A weight that consists of thousands of pieces and has thousands of names is accepted.
   const auto parts = list({repeated(kept(tensor({.sizes = {0}, .strides = {1}}), 2) + get(2), 1), repeated(get(2), 3000), get(0)});
   const auto second = many(3000, [](size_t i) { return text(std::to_string(i)) + text("w"); });
   const Zero fine;
@@ -334,7 +334,7 @@ TEST(HostileZeroCheckpoint, SharedListsAreNotVisitedWithoutEnd) {
   EXPECT_EQ(ZeroCheckpoint(fine.at.path()).tensors().size(), 3001u);
 }
 
-// Its bytes are not 16-bit floating-point numbers, so they cannot be read as such.
+// Spillway does not support tensors of 16-bit integers. A frozen one is listed as such and not read as 16-bit floating-point numbers.
 TEST(HostileZeroCheckpoint, AFrozenTensorOfAForeignTypeIsForeign) {
   const Zero zero;
   const std::string frozen = tensor({.type = "ShortStorage", .sizes = {2}});
@@ -349,7 +349,7 @@ TEST(HostileZeroCheckpoint, AFrozenTensorOfAForeignTypeIsForeign) {
   double value = 0;
   EXPECT_THAT(error_of(ErrorCode::data, [&] { checkpoint.read_wide(*checkpoint.find("f"), 0, std::span(&value, 1)); }),
               HasSubstr("tensor \"f\": expected floating-point numbers"));
-  // A frozen tensor must have the same type on all ranks.
+  // All ranks must give a frozen tensor the same type.
   const auto of_rank = [](int rank, const char* what) {
     return "zero_pp_rank_" + std::to_string(rank) + "_mp_rank_00_" + what + "_states.pt";
   };
@@ -374,7 +374,7 @@ TEST(HostileZeroCheckpoint, ReferencesInCirclesAreRefused) {
   EXPECT_THAT(zero.refusal(), HasSubstr("fp32 weights"));
 }
 
-// Whatever is in the place of a weight file, or beside it, opening the folder does not block.
+// Opening a weight folder never blocks, even if a named pipe or another special file is in the place of a weight file or its index.
 TEST(HostileWeightFolder, NoPipeIsWaitedFor) {
   for (const char* name : {"model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"}) {
     for (const bool is_pipe : {true, false}) {
@@ -400,11 +400,11 @@ TEST(HostileWeightFolder, NoPipeIsWaitedFor) {
   EXPECT_THAT(zero.refusal(), HasSubstr("expected a regular file, got a device or pipe"));
 }
 
-// "latest" is read only as far as the name of a folder can go.
+// A huge file "latest", which names the newest step's folder, is read only as far as the name of a folder can go.
 TEST(HostileZeroCheckpoint, TheFileThatNamesTheLastIsNotReadWhole) {
   const TemporaryFolder folder;
   put(folder / "latest", "");
-  fs::resize_file(folder / "latest", std::uintmax_t{1} << 40);  // a hole in the file, which contains no whitespace
+  fs::resize_file(folder / "latest", std::uintmax_t{1} << 40);  // makes a hole of 1 TiB, which contains no whitespace
   EXPECT_FALSE(is_zero_checkpoint(folder.path()));
   EXPECT_THAT(error_of(ErrorCode::data, [&] { ZeroCheckpoint checkpoint(folder.path()); }), HasSubstr("latest"));
 }

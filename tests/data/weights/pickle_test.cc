@@ -1,6 +1,6 @@
-// Parsing of pickles: what Python writes, random trees with their values, and errors with their position. Pickles that no program writes,
-// whose values contain themselves or are repeated endlessly, must cost time and memory in proportion to their bytes.
-#include "data/pickle/pickle.h"
+// Tests the parsing of pickles: what Python writes, random trees with their values, and errors with their position. Pickles that
+// no program writes, whose values contain themselves or repeat endlessly, must cost time and memory in proportion to their bytes.
+#include "data/torch/pickle.h"
 
 #include <gmock/gmock.h>
 
@@ -25,7 +25,7 @@ Pickle pickle_of(const std::string& bytes) {
 }
 
 TEST(Pickle, ReadsWhatPythonWrites) {
-  // These are pickle.dumps({"a": [1, -2, 300, 70000, 2**40, 1.5, None, True, (b"x", "y")]}, 4), and the shared list [x, x] in protocol 2.
+  // The bytes are pickle.dumps({"a": [1, -2, 300, 70000, 2**40, 1.5, None, True, (b"x", "y")]}, 4), and a list [x, x] in protocol 2.
   using namespace std::string_literals;
   const Pickle p = pickle_of(
       "\x80\x04\x95\x37\0\0\0\0\0\0\0}\x94\x8c\x01"
@@ -50,7 +50,7 @@ TEST(Pickle, ReadsWhatPythonWrites) {
   EXPECT_EQ(shared.items(shared.at(shared.root()))[0], shared.items(shared.at(shared.root()))[1]);
 }
 
-// Python writes long lists a thousand elements at a time, and fills the result of a call afterwards.
+// Python writes long lists a thousand elements at a time, and fills the result of a call after the call.
 TEST(Pickle, ContainersGrowPieceByPiece) {
   constexpr i64 kCount = 3000;
   const auto filled = [&](std::string container, const std::string& each, const std::string& end) {
@@ -82,7 +82,7 @@ TEST(Pickle, ContainersGrowPieceByPiece) {
   EXPECT_EQ(p.at(p.items(*state)[1]).integer(), 4);
 }
 
-// A random value: the bytes of its pickle, and what should be read back, such as "[1,2,(x)]".
+// Holds a random value as the bytes of its pickle, and as the text that reading must show, such as "[1,2,(x)]".
 struct Written {
   std::string bytes, shown;
 };
@@ -183,7 +183,7 @@ TEST(Pickle, WhatContainsItselfIsReadAsSuch) {
   EXPECT_EQ(in_object.entries(object)[0], in_object.root());
 }
 
-// Memory is bounded in proportion to the bytes: for each instruction one value, and one place on the stack or in a container.
+// Memory is bounded in proportion to a pickle's bytes: each instruction may make one value and one place on the stack or in a container.
 TEST(Pickle, WhatItHoldsIsBoundedByItsBytes) {
   constexpr size_t kMany = size_t{1} << 18;
   const auto most = [](size_t bytes) { return ReadBudget::kHeldOfAny + ReadBudget::kHeldPerByte * bytes; };
@@ -199,7 +199,7 @@ TEST(Pickle, WhatItHoldsIsBoundedByItsBytes) {
       EXPECT_EQ(error.code(), ErrorCode::data) << error.what();
     }
   }
-  // Nothing recurses, so 2^18 nested lists can be read.
+  // Reading does not recurse, so 2^18 nested lists can be read.
   const Pickle deep = pickle_of(pickle(repeated("]", kMany) + repeated("a", kMany - 1)));
   EXPECT_EQ(deep.node_count(), kMany);
   EXPECT_EQ(pickle_of(pickle(none + repeated("\x94", kMany))).node_count(), 1u);
@@ -207,7 +207,7 @@ TEST(Pickle, WhatItHoldsIsBoundedByItsBytes) {
     EXPECT_THAT(error_of(ErrorCode::data, [&] { pickle_of(bytes); }), HasSubstr("takes more memory than"));
   };
   refused(pickle(repeated("N", 8 * kMany)));
-  // A global made of two texts of a megabyte takes only a few bytes each time it is repeated.
+  // A global (module and name) made of two texts of a megabyte takes only a few bytes each time that the pickle repeats it.
   refused(pickle(kept(text(std::string(1'000'000, 'a')), 0) + repeated(get(0) + get(0) + "\x93" + "0", 100) + none));
 }
 
@@ -227,7 +227,7 @@ TEST(ReadBudget, GrowsWithWhatIsReadAndNamesIt) {
   EXPECT_THAT(error_of(ErrorCode::data, [&] { budget.hold(1); }), HasSubstr("takes more memory"));
 }
 
-// Random instructions are read or refused with Error(data), within the budget.
+// Parses pickles of randomly changed instructions. Each is read or refused with Error(data), within its budget.
 void survive_instructions(u64 seed, int count) {
   Random random{seed};
   const std::string seedling = pickle(

@@ -1,5 +1,5 @@
-// Makers of pickles (protocol 2) and archives as torch.save writes them. They do not use torch, so that a test can make files that no
-// program writes.
+// Makes pickles (protocol 2) and archives as torch.save writes them. The functions
+// do not use torch, so that a test can make files that no program writes.
 #pragma once
 #include <zlib.h>
 
@@ -40,10 +40,10 @@ inline std::string number(i64 value) {
 inline std::string global(const std::string& module, const std::string& name) { return "c" + module + "\n" + name + "\n"; }
 inline std::string tuple(const std::vector<std::string>& items) { return "(" + joined(items) + "t"; }
 inline std::string list(const std::vector<std::string>& items) { return "](" + joined(items) + "e"; }
-/// Makes a dictionary; `items` alternates keys and values.
+/// Makes a dictionary. `items` alternates keys and values.
 inline std::string dict(const std::vector<std::string>& items) { return "}(" + joined(items) + "u"; }
 inline std::string call(const std::string& what, const std::vector<std::string>& arguments) { return what + tuple(arguments) + "R"; }
-/// Makes an object of a class, with attributes.
+/// Makes an object of class `of` with the given attributes.
 inline std::string object(const std::string& of, const std::vector<std::string>& attributes) {
   return of + ")\x81" + dict(attributes) + "b";
 }
@@ -52,10 +52,10 @@ inline std::string numbers(const std::vector<i64>& values) {
   for (const i64 value : values) items.push_back(number(value));
   return tuple(items);
 }
-/// put() remembers the value on the stack, and get() pushes it again.
+/// The bytes of put() make the pickle remember the value on the stack as number `at`. Those of get() push that value again.
 inline std::string put(u32 at) { return "r" + little(at); }
 inline std::string get(u32 at) { return at < 256 ? "h" + std::string(1, static_cast<char>(at)) : "j" + little(at); }
-/// Remembers a value for get() and leaves nothing on the stack.
+/// Makes a pickle remember a value as number `at`, for get(), and leave nothing on the stack.
 inline std::string kept(const std::string& value, u32 at) { return value + put(at) + "0"; }
 
 inline std::string pickle(const std::string& value) { return "\x80\x02" + value + "."; }
@@ -71,7 +71,7 @@ inline std::string tensor(const TensorBytes& of = {}) {
               {storage, number(of.offset), numbers(of.sizes), numbers(of.strides), no, call(global("collections", "OrderedDict"), {})});
 }
 
-using Members = std::vector<std::pair<std::string, std::string>>;  // name and bytes of each file in an archive
+using Members = std::vector<std::pair<std::string, std::string>>;  // pairs of name and bytes, one for each file in an archive
 
 /// Makes a zip archive with uncompressed members. The directory claims `claimed` more bytes for the last member than it has.
 inline std::string archive(const Members& members, u32 claimed = 0) {
@@ -89,14 +89,14 @@ inline std::string archive(const Members& members, u32 claimed = 0) {
   return all + directory + "PK\5\6" + little<u16>(0) + little<u16>(0) + little(static_cast<u16>(count)) + little(static_cast<u16>(count)) +
          little(static_cast<u32>(directory.size())) + little(begin) + little<u16>(0);
 }
-/// Returns the file that torch.save would write for a value, with its storages by key.
+/// Returns the file that torch.save would write for a value. `storages` holds the bytes of each storage by key.
 inline std::string torch_file(const std::string& value, const Members& storages = {{"0", std::string(4, '\0')}}) {
   Members members{{"archive/data.pkl", pickle(value)}};
   for (const auto& [key, bytes] : storages) members.emplace_back("archive/data/" + key, bytes);
   return archive(members);
 }
 
-// Splits a pickle into instructions, which a fuzzer can swap, repeat and leave out.
+// Splits a pickle into its instructions, which a fuzzer can swap, repeat and leave out.
 inline std::vector<std::string> instructions(const std::string& bytes) {
   std::vector<std::string> all;
   for (size_t at = 0; at < bytes.size();) {
@@ -121,8 +121,8 @@ inline std::vector<std::string> instructions(const std::string& bytes) {
   return all;
 }
 
-/// Makes another pickle of these instructions: some are left out, swapped or repeated, numbers become extreme, and values are replaced by
-/// remembered ones, which makes values that are shared or contain themselves. `random(n)` returns a number below n.
+/// Makes another pickle of these instructions: some are left out, swapped or repeated, numbers become extreme, and values are
+/// replaced by remembered ones, which makes values that are shared or contain themselves. `random(n)` returns a number below n.
 template <class Random>
 std::string mutated(std::vector<std::string> all, Random& random) {
   static const std::vector<std::string> kValues = {none,

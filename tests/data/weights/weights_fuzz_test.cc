@@ -1,11 +1,11 @@
-// Fuzzing of checkpoints that PyTorch and DeepSpeed wrote. In their pickles instructions are left out, swapped or repeated, numbers become
-// extreme, and values are shared or contain themselves. Each file is refused with Error(data) or read within its bounds, at a cost in
-// proportion to its bytes.
+// Fuzzes checkpoints that PyTorch and DeepSpeed wrote. In their pickles instructions are left out, swapped
+// or repeated, numbers become extreme, and values are shared or contain themselves. Each file is refused
+// with Error(data) or read without an access outside its data, at a cost in proportion to its bytes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "data/weights/torch_archive.h"
+#include "data/torch/torch_archive.h"
 #include "data/weights/weight_folder.h"
 #include "tests/data/support_files.h"
 #include "tests/data/weights/support_pickles.h"
@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 using namespace spillway::test;
 using namespace spillway::test::pickles;
 
-// A torch.save file, split into its parts.
+// Holds a torch.save file split into its parts.
 struct TorchParts {
   std::vector<std::string> pickle;  // the instructions of the pickle
   Members storages;

@@ -1,5 +1,5 @@
-// Mixtures of experts on a GPU compared with the CPU. The places of rows, and results with only one order of additions, equal the CPU's to
-// the bit. Other results are near fp64. In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on the CPU.
+// Compares mixtures of experts on a GPU with the CPU. The places of rows, and results with only one order of additions, equal
+// the CPU's to the bit. Other results are near fp64. In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on the CPU.
 #include <limits>
 
 #include "kernels/accumulate.h"
@@ -7,7 +7,7 @@
 #include "kernels/experts/expert_rows.h"
 #include "kernels/experts/router.h"
 #include "kernels/experts/router_load.h"
-#include "kernels/matmul/matmul.h"
+#include "kernels/products/matmul.h"
 #include "tensor/batch.h"
 #include "tests/support/gpu.h"
 #include "tests/support/numbers.h"
@@ -23,8 +23,8 @@ struct Routed {
   Tensor probabilities, experts, weights, dlogits, load, loss;
 };
 
-// Runs the router and its gradient. `targets` mark the tokens that are padding for the router loss. If weights are normalised, the gradient
-// includes that loss.
+// Runs the router and its gradient. `targets` tell which tokens are padding, which the
+// router loss leaves out. If weights are normalised, the gradient includes that loss.
 Routed route(const Tensor& logits, const Tensor& dweights, const Tensor& targets, i64 chosen, bool normalised) {
   const DType wide = wide_dtype(logits.dtype());
   const Shape few{logits.size(0), chosen};
@@ -45,7 +45,7 @@ Routed route_on_gpu(test::Gpu& gpu, const Tensor& logits, const Tensor& dweights
   return {gpu.host(r.probabilities), gpu.host(r.experts), gpu.host(r.weights), gpu.host(r.dlogits), gpu.host(r.load), gpu.host(r.loss)};
 }
 
-// Sums have up to 130 exponentials, each accurate to 2 ulp on a GPU and 1 on the CPU, added in increasing order.
+// The router's sums have up to 130 exponentials, each accurate to 2 ulp on a GPU and 1 on the CPU, added in increasing order.
 TEST_F(ExpertTwins, RouterNearTheCpu) {
   constexpr i64 kSizes[][3] = {{1, 1, 1}, {5, 4, 2}, {300, 8, 2}, {33, 128, 8}, {7, 130, 130}};
   for (const auto& [tokens, experts, chosen] : kSizes) {
@@ -61,7 +61,7 @@ TEST_F(ExpertTwins, RouterNearTheCpu) {
         EXPECT_TRUE(test::same_bits(got.experts, want.experts));
         test::expect_near(got.probabilities, want.probabilities, error, 0, "probabilities");
         test::expect_near(got.weights, want.weights, error, 0, "weights");
-        // The loss on the router's load contributes too; its factor times the number of choices may be as large as 6.
+        // dlogits include the gradient of the router's load-balancing loss. Its factor times the number of choices may be as large as 6.
         test::expect_near(got.dlogits, want.dlogits, error + 2 * test::stored_error(dtype, 1), (normalised ? 8 : 1) * error, "dlogits");
         test::expect_near(got.load, want.load, error, 0, "load");
         test::expect_near(got.loss, want.loss, error, 0, "loss");
@@ -96,7 +96,7 @@ Rows sorted(const Tensor& experts, i64 count) {
   return r;
 }
 
-// Returns `chosen` different experts for each token, in ascending order. If there are three experts or more, expert 1 gets no token.
+// Returns `chosen` different experts for each token, in ascending order. If there are at least three experts, expert 1 gets no token.
 Tensor experts_of(i64 tokens, i64 count, i64 chosen) {
   const Tensor experts = empty({tokens, chosen}, DType::int32);
   for (i64 n = 0; n < tokens; ++n) {
@@ -152,7 +152,7 @@ TEST_F(ExpertTwins, RowsAreTheCpus) {
   }
 }
 
-// The memory begins one element later, so that no access of 16 bytes is aligned. The bits must be the same.
+// Rows begin one element later than aligned memory does, so no access of 16 bytes is aligned. The bits must be the same.
 TEST_F(ExpertTwins, RowsLieAnywhere) {
   const Form f{30, 4, 2, 48};
   const Tensor experts = experts_of(f.tokens, f.experts, f.chosen);
@@ -182,7 +182,7 @@ struct Products {
   std::vector<Tensor> dw;
 };
 
-// Returns y = x w^T, dx = dy w and dw = dy^T x of all experts.
+// Returns y = x w^T, dx = dy w and dw = dy^T x of all experts, each over its own rows.
 Products multiplied(const Rows& rows, const Tensor& x, const std::vector<Tensor>& w, const Tensor& dy, DType gradients) {
   const i64 M = x.size(0), I = x.size(1), O = dy.size(1);
   Products p{empty({M, O}, x.dtype()), empty({M, I}, x.dtype()), {}};

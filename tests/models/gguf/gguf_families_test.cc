@@ -1,4 +1,4 @@
-// Each model family under llama.cpp's names: which tensors a GGUF file has, and which models are refused. The test takes 0.2 s.
+// Tests each model family under llama.cpp's names: which tensors a GGUF file has, and which models are refused. Takes 0.2 s.
 #include <gmock/gmock.h>
 
 #include <map>
@@ -19,7 +19,7 @@ using testing::UnorderedElementsAreArray;
 
 std::vector<GgufPart> parts_of(const nn::Sequential& model, const ModelConfig& config) { return gguf_parts(config, model); }
 
-// Returns the names of the tensors of the whole model and of layer 0. Every layer must have as many as the first one.
+// Returns the names of the tensors of layer 0 and of those outside layers. Every layer must have as many tensors as layer 0.
 std::vector<std::string> names_of(const std::string& folder) {
   const ModelConfig config = read_config(test::data(folder));
   const nn::Sequential model = build(config, DType::f32);
@@ -96,7 +96,7 @@ TEST(GgufFamilies, LieAsLlamaCppWantsThem) {
   EXPECT_TRUE(part("gpt2-tiny", "position_embd.weight").first.always_f32);
   EXPECT_EQ(part("gemma2-tiny", "blk.0.post_ffw_norm.weight").first.added, 1);
   EXPECT_EQ(part("olmo2-tiny", "blk.0.post_ffw_norm.weight").first.added, 0);
-  // Heads have width 8, but the config divides scores by the root of 12.
+  // Heads have width 8, but the config divides scores by the root of 12. The exported weight makes up for the difference.
   EXPECT_DOUBLE_EQ(part("gemma2-tiny", "blk.0.attn_q.weight").first.factor, std::sqrt(8.0 / 12));
   EXPECT_DOUBLE_EQ(part("gemma3-text-tiny", "blk.0.attn_q_norm.weight").first.factor, std::sqrt(8.0 / 12));
 }
@@ -106,7 +106,7 @@ TEST(GgufFamilies, PublishedGemmasNeedNoOtherScale) {
     ModelConfig config = preset(name);
     EXPECT_NO_THROW(gguf_architecture(config)) << name;
     EXPECT_EQ(gguf_window_period(config), config.family == Family::gemma2 ? 2 : 6) << name;
-    config.vocabulary = 8, config.mlp_width = 8;  // smaller sizes, which do not matter here
+    config.vocabulary = 8, config.mlp_width = 8;  // shrinks the model, since its sizes do not matter to the test
     const nn::Sequential model = build(config, DType::f32);
     for (const GgufPart& part : gguf_parts(config, model)) EXPECT_EQ(part.factor, 1) << name << " " << part.name;
   }

@@ -1,6 +1,6 @@
-// GGUF files compared byte for byte with those that ggml's own Python package writes (tests/peers/gguf_files.py made tests/data/gguf): a
-// model with interleaved heads and Q8_0 blocks, the metadata of each kind of tokenizer, and blocks of numbers near every edge case. The
-// test takes 0.1 s.
+// Compares GGUF files byte for byte with files that ggml's own Python package writes
+// (tests/peers/gguf_files.py made tests/data/gguf): a model with interleaved heads and Q8_0 blocks,
+// the metadata of each kind of tokenizer, and blocks of numbers near every edge case. Takes 0.1 s.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -24,7 +24,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
-// Returns where the two first differ; empty if they are equal.
+// Returns the place where the two strings first differ, or "" if they are equal.
 std::string difference(const std::string& got, const std::string& want) {
   const auto [a, b] = std::mismatch(got.begin(), got.end(), want.begin(), want.end());
   if (a == got.end() && b == want.end()) return "";
@@ -173,7 +173,7 @@ TEST(Gguf, OtherTemplatesComeUnderTheirNames) {
   EXPECT_NE(metadata.bytes().find(end.bytes()), std::string::npos);
 }
 
-// A weight source with the given numbers.
+// Gives the numbers of a list as weights.
 class Numbers final : public WeightSource {
  public:
   explicit Numbers(std::vector<double> values) : values_(std::move(values)) {}
@@ -185,7 +185,7 @@ class Numbers final : public WeightSource {
   std::vector<double> values_;
 };
 
-// Writes a tensor and returns its bytes as fp32 numbers.
+// Writes one tensor to a GGUF file and returns its bytes as fp32 numbers.
 std::vector<float> written(const GgufPart& part, GgufType type, i64 head_dim, const WeightSource& source) {
   const TemporaryFolder folder;
   GgufWriter writer(folder.path() / "x.gguf", {}, {{part.name, type, part.extents()}});
@@ -206,7 +206,7 @@ TEST(Gguf, RowsLieInTheOrderAskedFor) {
   const auto matrix = nn::make_parameter("m", {8, 3}, DType::f32, {}), bias = nn::make_parameter("b", {8}, DType::f32, {});
   const auto as = [&](const nn::Parameter& p, GgufPart::Order order) { return GgufPart{.name = "x", .parts = {&p}, .order = order}; };
   using Order = GgufPart::Order;
-  // With heads of 4 rows, rows 0 1 2 3 become 0 2 1 3.
+  // With heads of 4 rows, interleaving turns the order of rows 0 1 2 3 into 0 2 1 3.
   EXPECT_THAT(written(as(*bias, Order::interleaved), GgufType::f32, 4, source), ElementsAre(0, 2, 1, 3, 4, 6, 5, 7));
   EXPECT_THAT(written(as(*matrix, Order::interleaved), GgufType::f32, 4, source),
               ElementsAre(0, 1, 2, 6, 7, 8, 3, 4, 5, 9, 10, 11, 12, 13, 14, 18, 19, 20, 15, 16, 17, 21, 22, 23));
@@ -247,7 +247,7 @@ TEST(Gguf, BlocksOfNumbersThatHaveNoneAreRefused) {
     values[31] = x;
     EXPECT_FALSE(encode_q8_0(values, bytes)) << x;
   }
-  // Values so small that f16 has no scale for them become zero, without undefined operations on the way.
+  // Values so small that f16 has no scale for them become zero, and the code must reach that without undefined operations.
   std::array<float, 32> values{};
   values[5] = 1e-40f, values[6] = -1e-45f;
   ASSERT_TRUE(encode_q8_0(values, bytes));

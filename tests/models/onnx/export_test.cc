@@ -12,8 +12,8 @@
 #include "tests/support/fixtures.h"
 #include "tests/support/temporary_folder.h"
 
-// Tests of exported ONNX graphs. python/tests/test_onnx.py shows what onnxruntime computes from them. Field numbers here are those of
-// onnx.proto.
+// Tests exported ONNX graphs by reading their bytes. python/tests/test_onnx.py shows
+// what onnxruntime computes from the graphs. The field numbers are those of onnx.proto.
 namespace spillway::models::onnx::export_test {
 namespace {
 
@@ -23,9 +23,9 @@ struct External {
   i64 offset = -1, length = -1;
 };
 
-// The parts of an exported graph that a reader relies on.
+// Holds the parts of an exported graph that a reader relies on.
 struct ReadGraph {
-  std::set<std::string> known;  // inputs, initializers and outputs of nodes
+  std::set<std::string> known;  // names of inputs, initializers and outputs of nodes
   std::vector<std::string> outputs, unknown;
   std::vector<External> external;
   i64 nodes = 0;
@@ -48,7 +48,7 @@ void read_initializer(protozero::pbf_reader tensor, ReadGraph& graph) {
       protozero::pbf_reader entry = tensor.get_message();
       std::string key, value;
       while (entry.next()) {
-        std::string& text = entry.tag() == 1 ? key : value;  // read afterwards, since reading a value forgets the tag
+        std::string& text = entry.tag() == 1 ? key : value;  // the text is read later, since reading a value forgets the tag
         text = entry.get_string();
       }
       if (key == "offset") read.offset = std::stoll(value);
@@ -178,7 +178,7 @@ TEST(OnnxExport, RefusesOtherTypes) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
-// If a parameter is unused, the graph computes something other than the model, so it must not be written.
+// A graph that does not use one of the model's parameters computes another function, so it must not be written.
 TEST(OnnxGraph, NoticesAWeightThatIsNotUsed) {
   const PlainModel model(read_config(test::data("llama-tiny")), test::data("llama-tiny"));
   const test::TemporaryFolder folder;

@@ -1,8 +1,8 @@
 #include "base/error.h"
-#include "ops/axis.h"
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 #include "ops/losses/class_loss.h"
 #include "ops/losses/error_loss.h"
+#include "ops/rows/axis.h"
 #include "tests/support/gradient_check.h"
 #include "tests/support/numbers.h"
 
@@ -18,7 +18,7 @@ constexpr Reduction kAll[] = {Reduction::none, Reduction::sum, Reduction::mean};
 
 Tensor random(const Shape& shape, u64 seed) { return test::random(shape, DType::f64, seed); }
 
-// Returns random shares that sum to 1, in the given type.
+// Returns random probabilities that sum to 1 along the last axis, in the given type.
 Tensor shares(const Shape& shape, DType dtype) { return test::as(dtype, ops::softmax(test::random(shape, DType::f64, 9), -1).value); }
 
 std::vector<Function> of_two(Reduction reduction) {
@@ -32,7 +32,7 @@ std::vector<Function> of_one(Reduction reduction) {
           [=](const auto& in) { return ops::kl_div(in[0], ops::log(shares(in[0].shape(), in[0].dtype())).value, true, reduction); }};
 }
 
-// Row 2 is not counted (-100). Rows of class 3 are not counted either if that class is ignored.
+// Returns targets. Row 2 is not counted (-100). Rows of class 3 are not counted either if a test ignores that class.
 const Tensor& targets() {
   static const Tensor classes = test::ints({3, 0, -100, 1, 4, 3}, {2, 3});
   return classes;
@@ -77,8 +77,8 @@ TEST(Losses, OfViews) {
   EXPECT_EQ(ops::cross_entropy(x, test::turned(targets())).value.item(), ops::cross_entropy(x, targets()).value.item());
 }
 
-// The losses are compared with their definitions in terms of other ops. As in PyTorch, a weighted mean divides by the weights of counted
-// targets.
+// Compares the losses with their definitions in terms of other ops. As
+// in PyTorch, a weighted mean divides by the weights of counted targets.
 TEST(Losses, WeightedAndSmoothedIsItsDefinition) {
   const Tensor x = random({2, 3, 5}, 1), log_shares = ops::log_softmax(x, -1).value;
   const ClassLossOptions options = options_of(Reduction::mean, true, 0.2, 3, DType::f64);
@@ -124,7 +124,7 @@ TEST(Losses, SameBitsOnAnyThreads) {
   }
 }
 
-// Compared with fp64 on the widened inputs. A reduced loss is a sum of rounded losses, each off by half an ulp of itself.
+// Compares losses in bf16 and f16 with fp64 on the widened inputs. A reduced loss sums rounded losses, each off by half an ulp of itself.
 TEST(Losses, Halves) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     for (const Reduction reduction : {Reduction::none, Reduction::mean}) {
@@ -139,7 +139,7 @@ TEST(Losses, Halves) {
         };
         const auto narrow = run(dtype), wide = run(DType::f64);
         test::expect_near(narrow.first, wide.first, 2 * test::half_ulp(dtype), 1e-5, "loss");
-        // The gradient of the mean is rounded before the gradient of the loss itself.
+        // The gradient that a mean hands to a loss is rounded before the loss's own gradient is.
         test::expect_near(narrow.second, wide.second, 3 * test::half_ulp(dtype), 1e-5, "gradient");
       };
       for (const Function& f : of_two(reduction)) compare(f, {3, 35});

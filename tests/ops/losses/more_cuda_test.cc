@@ -1,16 +1,16 @@
-// Ops that models do not use, forward and backward on a GPU compared with the CPU. This checks that each step has a kernel there.
-#include "ops/axis.h"
-#include "ops/batch_norm.h"
-#include "ops/conv.h"
-#include "ops/elementwise.h"
-#include "ops/index.h"
+// Compares ops that models do not use on a GPU with the CPU, forward and backward. Each step of an op must have a GPU kernel.
+#include "ops/elementwise/elementwise.h"
+#include "ops/elementwise/pointwise.h"
+#include "ops/images/batch_norm.h"
+#include "ops/images/conv.h"
+#include "ops/images/pool.h"
+#include "ops/layout/index.h"
+#include "ops/layout/shape.h"
 #include "ops/losses/class_loss.h"
 #include "ops/losses/error_loss.h"
-#include "ops/pointwise.h"
-#include "ops/pool.h"
 #include "ops/products/einsum.h"
 #include "ops/products/matmul.h"
-#include "ops/shape.h"
+#include "ops/rows/axis.h"
 #include "tests/support/gpu.h"
 #include "tests/support/gradient_check.h"
 
@@ -18,11 +18,11 @@ namespace spillway::more_cuda_test {
 namespace {
 
 using ops::Variable;
-// Copies a constant to the device of the inputs.
+// Copies a constant to the device of an op's inputs.
 using On = std::function<Tensor(const Tensor&)>;
 using Op = std::function<Variable(const Variable& x, const Variable& y, const On& on)>;
 
-// as_images takes a [5, 7] tensor as an image row of five channels; as_kernels takes its first three columns as one kernel per channel.
+// as_images() views a [5, 7] tensor as an image row of five channels. as_kernels() views its first three columns as a kernel per channel.
 Variable as_images(const Variable& x) { return ops::reshape(x, {1, 5, 7}); }
 Variable as_kernels(const Variable& x) { return ops::reshape(ops::slice(x, 1, 0, 3), {5, 1, 3}); }
 
@@ -99,7 +99,7 @@ TEST_F(MoreOps, GpuBesideCpu) {
       const auto got = gpu().run([&] { return run(all()[i], x, y, [&](const Tensor& t) { return gpu()(t); }); });
       for (size_t n = 0; n < want.size(); ++n) {
         ASSERT_EQ(want[n].defined(), got[n].defined());
-        // An output that differs by an ulp leads to a different gradient upstream.
+        // If the two outputs differ by an ulp, the gradients computed from them differ too.
         if (want[n].defined()) test::expect_near(gpu().host(got[n]), want[n], 8 * test::half_ulp(dtype), 16 * test::half_ulp(dtype), "");
       }
     }

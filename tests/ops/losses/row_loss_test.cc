@@ -1,5 +1,5 @@
-// Tests the sum of the losses of rows: its value and gradient against numbers worked out by hand, in all types, and that padding counts for
-// nothing, whatever it holds.
+// Tests the sum of the losses of rows: its value and gradient against numbers worked
+// out by hand, in all types. Padding counts for nothing, whatever numbers it holds.
 #include "ops/losses/row_loss.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "ops/shape.h"
+#include "ops/layout/shape.h"
 #include "tensor/create.h"
 #include "tests/support/numbers.h"
 
@@ -19,7 +19,7 @@ using ops::Variable;
 
 Tensor mask(std::initializer_list<double> rows) { return tensor_of(rows, {static_cast<i64>(rows.size())}, DType::uint8); }
 
-// All numbers are exact in each type.
+// All numbers of the test are exact in each type, so results are compared for equality.
 TEST(RowLoss, SumsRowsThatCountAndScalesTheirGradient) {
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
     const Tensor losses = tensor_of({1, 2, 4, 8, 16, 32}, {3, 2}, dtype);

@@ -1,6 +1,6 @@
 #include "ops/products/einsum.h"
 
-#include "ops/linear.h"
+#include "ops/products/linear.h"
 #include "ops/products/matmul.h"
 #include "tests/support/gradient_check.h"
 #include "tests/support/numbers.h"
@@ -22,7 +22,7 @@ const Form kForms[] = {{"ij,jk->ik", {3, 5}, {5, 7}, {3, 7}},
                        {"i,j->ij", {3}, {5}, {3, 5}},
                        {"i,i->", {5}, {5}, {}},
                        {"i,i->i", {5}, {5}, {5}},
-                       {"abc,cd->d", {2, 3, 5}, {5, 7}, {7}},  // indices a and b are summed over first
+                       {"abc,cd->d", {2, 3, 5}, {5, 7}, {7}},  // the op first sums over a and b, which no other operand has
                        {"ab,cd->da", {2, 3}, {5, 7}, {7, 2}},  // the operands have no letter in common
                        {",ij->ji", {}, {3, 5}, {5, 3}},        // the first operand is a scalar
                        {"Ab,bA->A", {3, 5}, {5, 3}, {3}},
@@ -30,7 +30,7 @@ const Form kForms[] = {{"ij,jk->ik", {3, 5}, {5, 7}, {3, 7}},
 
 // Computes an einsum by its definition: a loop over the indices of all letters.
 Tensor by_loops(const Form& f, const Tensor& a, const Tensor& b) {
-  std::string letters[3];  // the letters of a, b and the result
+  std::string letters[3];  // the letters of the operands a and b and of the result
   int part = 0;
   bool given = false;
   for (const char* at = f.equation; *at; ++at) {

@@ -33,7 +33,7 @@ TEST(Matmul, OfRowsColumnsAndBatchesThatStretch) {
   }
 }
 
-// Each result of a batch equals that of its two matrices alone, to the bit.
+// Each product of a batch must equal the product of its two matrices alone, to the bit.
 TEST(Matmul, ResultsDoNotDependOnTheBatch) {
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
     const Tensor a = test::random({2, 1, 5, 37}, dtype, 1), b = test::random({3, 37, 11}, dtype, 2);

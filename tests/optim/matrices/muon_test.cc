@@ -1,5 +1,5 @@
-// Muon on one matrix: PyTorch's trajectories step by step, computed entirely in f32 and entirely in f64, and its orthogonalization against
-// plain loops.
+// Tests Muon on one matrix: PyTorch's trajectories step by step, computed entirely
+// in f32 and entirely in f64, and its orthogonalization against plain loops.
 #include "optim/rules/muon.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ namespace {
 
 using test::Extents;
 
-// A matrix smaller than a tile, with its optimizer state.
+// Holds a matrix smaller than a tile, with its optimizer state.
 template <class T>
 class Matrix {
  public:
@@ -58,14 +58,14 @@ struct Trajectory {
   MuonSettings settings;
 };
 
-// The hyper-parameters are those in the files' metadata.
+// Each trajectory's hyper-parameters are those in the metadata of its reference file.
 const Trajectory kTrajectories[] = {
     {"muon", {.lr = 0.02, .scale = MuonScale::original}},
     {"muon_match_rms", {.lr = 0.003}},
     {"muon_plain", {.lr = 0.02, .momentum = 0.9, .weight_decay = 0, .nesterov = false, .scale = MuonScale::original}},
 };
 
-// Returns the largest difference of any weight from the file's, over all matrices and steps.
+// Returns the largest difference of any weight from the reference file's, over all matrices and steps.
 template <class T>
 double distance(const char* file, const MuonSettings& settings) {
   constexpr Extents kExtents[] = {{3, 5}, {6, 4}, {4, 4}, {1, 6}};
@@ -89,8 +89,8 @@ double distance(const char* file, const MuonSettings& settings) {
 
 class MuonTrajectories : public testing::TestWithParam<Trajectory> {};
 
-// The file's f32 and f64 values differ by 0.3e-6 to 1.3e-6, since the iteration magnifies rounding errors of small singular values. Two f32
-// results may differ by twice as much. In f64 rounding errors are 2^29 times smaller.
+// The reference file's f32 and f64 values differ by 0.3e-6 to 1.3e-6, since the iteration magnifies rounding errors of
+// small singular values. Two f32 results may differ by twice as much. In f64 rounding errors are 2^29 times smaller.
 TEST_P(MuonTrajectories, FollowsPyTorchF32) { EXPECT_LT(distance<float>(GetParam().file, GetParam().settings), 3e-6); }
 TEST_P(MuonTrajectories, FollowsPyTorchF64) { EXPECT_LT(distance<double>(GetParam().file, GetParam().settings), 3e-6 / (1 << 29)); }
 
@@ -112,7 +112,7 @@ TEST_P(MuonTrajectories, AWrongSettingWouldBeSeen) {
 
 INSTANTIATE_TEST_SUITE_P(Muon, MuonTrajectories, testing::ValuesIn(kTrajectories), [](const auto& one) { return one.param.file; });
 
-// Workspace of exactly the size that the function asks for, between guard bytes, with a random matrix at its front.
+// Orthogonalizes a random matrix in workspace of exactly the size that orthogonalize_bytes() asks for, between guard bytes.
 template <class T>
 struct Memory {
   static constexpr size_t kGuard = 64;
@@ -145,8 +145,8 @@ struct Memory {
 
 class Orthogonalize : public testing::TestWithParam<Extents> {};
 
-// The result is a polynomial of products with up to 300 terms. It has some hundred rounding errors, magnified by slopes of up to 3.4 in
-// each of five steps.
+// The iteration is compared with plain loops. It is a polynomial of products with up to 300 terms
+// and has some hundred rounding errors, magnified by slopes of up to 3.4 in each of five steps.
 TEST_P(Orthogonalize, IsTheIteration) {
   const Extents e = GetParam();
   const Memory<double> wide(e, 1);
@@ -164,8 +164,8 @@ TEST_P(Orthogonalize, ThreadsChangeNoBit) {
   for (const i64 threads : {2, 3}) EXPECT_EQ(Memory<float>(GetParam(), threads).result, one.result);
 }
 
-// The purpose of the iteration: jordan's polynomial brings singular values of at least 1e-2 of the norm to [0.68, 1.13], so that rows have
-// about unit length.
+// Tests the purpose of the iteration: jordan's polynomial brings singular values of
+// at least 1e-2 of the norm to [0.68, 1.13], so that rows have about unit length.
 TEST_P(Orthogonalize, BringsRowsToLengthOne) {
   const Extents e = GetParam();
   const Memory<double> m(e, 1);

@@ -1,4 +1,4 @@
-// Muon's orthogonalization with a GPU's matrix products agrees with plain loops, and uses only the memory that it asks for.
+// Tests that Muon's orthogonalization with a GPU's matrix products agrees with plain loops, and uses only the memory that it asks for.
 #include "optim/matrices/orthogonalize.h"
 
 #include "base/random.h"
@@ -12,7 +12,7 @@ using test::Extents;
 
 class OrthogonalizeOnGpu : public test::GpuTest {
  protected:
-  // Orthogonalizes a random matrix, which is returned in `given`, and checks that memory around the workspace is untouched.
+  // Orthogonalizes a random matrix, stores the matrix in `given`, and checks that memory around the workspace is untouched.
   template <class T>
   std::vector<T> result(Extents e, std::vector<double>& given) {
     const DType dtype = sizeof(T) == 8 ? DType::f64 : DType::f32;
@@ -34,7 +34,7 @@ class OrthogonalizeOnGpu : public test::GpuTest {
   static constexpr u8 kFull = 0x5a;
 };
 
-// The bounds are those of the CPU (muon_test.cc).
+// Compares with plain loops. The bounds are those of the CPU's test, which derives them (muon_test.cc).
 TEST_F(OrthogonalizeOnGpu, IsTheIteration) {
   for (const Extents e : {Extents{1, 1}, Extents{1, 300}, Extents{33, 300}, Extents{300, 33}, Extents{128, 128}, Extents{132, 528}}) {
     std::vector<double> given, same;

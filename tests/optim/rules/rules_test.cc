@@ -1,5 +1,5 @@
-// The update rules, compared with their formulas rounded operation by operation, adamw with adamw_update, and instruction sets with each
-// other.
+// Compares the update rules with their formulas rounded operation by
+// operation, adamw with adamw_update, and instruction sets with each other.
 #include "optim/rules/rules.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ using test::same;
 using test::Settings;
 using test::Values;
 
-// One setting for each rule.
+// Lists settings of every update rule.
 const Settings kSettings[] = {
     SgdSettings{.lr = 0.05, .weight_decay = 0.02},
     SgdSettings{.lr = 0.05, .momentum = 0.9, .dampening = 0.3, .weight_decay = 0.02},
@@ -64,7 +64,7 @@ class Rules : public testing::TestWithParam<Settings> {
   Scalars<double> scalars(i64 t, double gradient_scale = 0.7) const { return test::scalars_of(GetParam(), t, gradient_scale); }
 };
 
-// A product that keeps all its bits until it is added: a fused multiply-add, the fault that -ffp-contract=off prevents.
+// Plants the fault that -ffp-contract=off prevents, a fused multiply-add: a product keeps all its bits until it is added.
 struct Fused : test::Rounded {
   double product = 0;
   bool is_product = false;
@@ -174,7 +174,7 @@ TEST_P(Rules, RefusesOtherSpans) {
   EXPECT_EQ(code(bad), ErrorCode::bug);
 }
 
-// Compares every instruction set with the scalar path, for every rule.
+// Compares every instruction set with the scalar path, for the rule that `settings` select.
 template <class T>
 void equals_scalar(const Settings& settings) {
   const Rule rule = test::rule_of(settings);
@@ -195,7 +195,7 @@ void equals_scalar(const Settings& settings) {
 TEST_P(Rules, EqualsScalarF32) { equals_scalar<float>(GetParam()); }
 TEST_P(Rules, EqualsScalarF64) { equals_scalar<double>(GetParam()); }
 
-// Weight, states and gradient each take all of these special values, in every combination.
+// Compares instruction sets on special values, which weight, states and gradient each take in every combination.
 template <class T>
 void equals_scalar_on_special_values(const Settings& settings) {
   using Limits = std::numeric_limits<T>;
@@ -235,7 +235,7 @@ TEST_P(Rules, EqualsScalarOnSpecialValues) {
   equals_scalar_on_special_values<double>(GetParam());
 }
 
-// Compares instruction sets for every length up to a few vectors at offsets up to one vector. Nothing beyond the range may be touched.
+// Compares instruction sets for every length up to a few vectors at offsets up to one vector. Memory outside of the range must not change.
 template <class T>
 void equals_scalar_at_any_length(const Settings& settings) {
   const Rule rule = test::rule_of(settings);

@@ -1,4 +1,4 @@
-// Which update rule given settings select, and the scalars that they yield.
+// Tests which update rule the given settings select, and which scalars they give.
 #include "optim/rules/settings.h"
 
 #include <gtest/gtest.h>

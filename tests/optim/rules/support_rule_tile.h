@@ -1,4 +1,4 @@
-// Random tiles for every rule except AdamW, in the state formats that exist for it.
+// Makes random tiles for every update rule except AdamW, in the state formats that exist for the rule.
 #pragma once
 #include "optim/rules/settings.h"
 #include "tests/optim/support_tile.h"
@@ -27,7 +27,7 @@ inline std::vector<StateFormat> formats_of(optim::Rule rule) {
   return formats;
 }
 
-/// Returns settings that select `rule`.
+/// Returns settings (learning rate and so on) that select update rule `rule`.
 inline optim::RuleSettings settings_of(optim::Rule rule) {
   using namespace optim;
   switch (rule) {
@@ -66,7 +66,7 @@ inline optim::RuleSettings settings_of(optim::Rule rule) {
   return LionSettings{};
 }
 
-/// Returns a tile of ordinary numbers, in which values under a square root are not negative.
+/// Returns a tile of ordinary random numbers. State under a square root is not negative.
 inline Tile random_rule_tile(const StateFormat& f, std::mt19937_64& random) {
   Tile tile(f);
   std::vector<std::vector<double>> values;
@@ -75,8 +75,8 @@ inline Tile random_rule_tile(const StateFormat& f, std::mt19937_64& random) {
     values.emplace_back(narrow.begin(), narrow.end());
   }
   const bool first_is_square = f.rule == optim::Rule::adagrad || std::string(to_string(f.rule)).starts_with("rmsprop");
-  for (double& x : values[first_is_square ? 1 : 2]) x = std::abs(x) + (first_is_square ? 100 : 0);    // exceeds the mean's square
-  for (size_t i = 0; i < values[3].size(); ++i) values[3][i] = std::max(values[2][i], values[3][i]);  // amsgrad keeps a maximum
+  for (double& x : values[first_is_square ? 1 : 2]) x = std::abs(x) + (first_is_square ? 100 : 0);    // exceeds the squared mean
+  for (size_t i = 0; i < values[3].size(); ++i) values[3][i] = std::max(values[2][i], values[3][i]);  // amsgrad keeps a maximum of v
   optim::write_tile<double>(f, {values[0], values[1], values[2], values[3]}, tile.weight.data(), tile.state.data());
   return tile;
 }

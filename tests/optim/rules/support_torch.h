@@ -1,5 +1,5 @@
-// The rules as torch.optim (for Lion, its paper) writes them down, computed directly from the settings. The number type N is a parameter:
-// floats rounded operation by operation, or numbers that carry a bound of their error.
+// Computes the update rules as torch.optim (for Lion, its paper) writes them down, directly from the settings. The
+// number type N is a parameter: floats rounded operation by operation, or numbers that carry a bound of their error.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -23,8 +23,8 @@ inline double initial_state(const Settings& settings) {
   return adagrad ? adagrad->initial_accumulator_value : 0;
 }
 
-/// A float whose operations are done in fp64 and then rounded. For +, -, *, / and sqrt this is the correctly rounded result (53 >= 2 * 24 +
-/// 2 bits), whatever the compiler does.
+/// Represents a float whose operations are done in fp64 and then rounded. For +, -, *, / and sqrt
+/// this is the correctly rounded result (53 >= 2 * 24 + 2 bits), whatever the compiler does.
 struct Rounded {
   double x;
   Rounded(double value) : x(static_cast<float>(value)) {}
@@ -37,12 +37,12 @@ inline Rounded sqrt(Rounded a) { return std::sqrt(a.x); }
 inline Rounded larger(Rounded a, Rounded b) { return a.x > b.x ? a : b; }
 inline Rounded sign(Rounded a) { return a.x > 0 ? 1 : a.x < 0 ? -1 : a; }
 
-/// A value, and a bound on how far a computation in T, with each operation rounded, can be from it (Wilkinson's running error analysis).
+/// Holds a value, and a bound on the error of computing it in T with each operation rounded (Wilkinson's running error analysis).
 template <class T>
 struct Bounded {
   static constexpr double u = std::numeric_limits<T>::epsilon() / 2;
   double x, error;
-  /// A constant that is rounded to T.
+  /// Makes a constant that is rounded to T.
   Bounded(double value) : x(value), error(u * std::abs(value)) {}
   static Bounded of(double value, double error) {
     Bounded result(value);
@@ -141,12 +141,12 @@ void torch_step(const optim::LionSettings& o, i64, N grad, N& param, std::vector
   m = m * N(o.beta2) + N(1 - o.beta2) * grad;
 }
 
-/// Adafactor does not work element by element. tests/eager/adafactor_test.cc tests it.
+/// Adafactor does not work element by element, so this overload throws. tests/eager/adafactor_test.cc tests Adafactor.
 template <class N>
 void torch_step(const optim::AdafactorSettings&, i64, N, N&, std::vector<N>&) {
   throw std::logic_error("adafactor is no rule of single elements");
 }
-/// Muon does not work element by element. tests/optim/matrices/muon_test.cc tests it.
+/// Muon does not work element by element, so this overload throws. tests/optim/matrices/muon_test.cc tests Muon.
 template <class N>
 void torch_step(const optim::MuonSettings&, i64, N, N&, std::vector<N>&) {
   throw std::logic_error("muon is no rule of single elements");

@@ -1,5 +1,5 @@
-// Every rule on a GPU gives the bits of the CPU: in every state format, in place and out of place, over parts that end anywhere, with more
-// different scalars than fit into one kernel launch.
+// Tests that every update rule on a GPU gives the bits of the CPU: in every state format, in place and out
+// of place, on parts of tensors with any begin and end, and with more tensors than one kernel launch takes settings for.
 #include <gtest/gtest.h>
 
 #include "optim/rules/gpu.h"
@@ -17,7 +17,7 @@ using test::Values;
 constexpr i64 kTiles = 2;
 constexpr RoundingNoise kNoise{{0x1234567887654321}, (u64{7} << 32) + 5, (u64{3} << 36) + 2 * kTileElems};
 
-// Cuts all tiles into parts of `step` elements; in turn with gaps and with many kinds of scalars.
+// Cuts all tiles into parts of `step` elements, in turn skipped by the update and updated with one of `kinds` sets of scalars.
 struct Parts {
   Parts(Rule rule, i64 step, size_t kinds) {
     for (size_t k = 0; k < kinds; ++k)
@@ -26,7 +26,7 @@ struct Parts {
     for (i64 end = step; end < kTiles * kTileElems; end += step, ++n) parts.push_back({end, n % 3 == 1 ? nullptr : &scalars[n % kinds]});
     parts.push_back({kTiles * kTileElems, &scalars[0]});
   }
-  // Returns the parts that overlap one tile, with ends relative to its start.
+  // Returns the parts that overlap one tile. Their ends are relative to the tile's start.
   std::vector<TilePart> of_tile(i64 tile) const {
     std::vector<TilePart> some;
     const i64 begin = tile * kTileElems, end = begin + kTileElems;
@@ -86,7 +86,7 @@ class RuleTilesOnGpu : public test::GpuTest, public testing::WithParamInterface<
 TEST_P(RuleTilesOnGpu, HaveTheBitsOfTheCpu) {
   for (const StateFormat& f : test::formats_of(GetParam())) expect_the_cpus(f, 3001, 2, false);
 }
-// There are more parts, and more scalars, than fit into one kernel launch.
+// Tiles of optimizer state are cut into more parts, with more different scalars, than fit into one kernel launch.
 TEST_P(RuleTilesOnGpu, OfManyPartsInPlace) {
   const std::vector<StateFormat> formats = test::formats_of(GetParam());
   for (const size_t some : {size_t{0}, formats.size() - 1}) expect_the_cpus(formats[some], 64, 40, true);

@@ -1,5 +1,5 @@
-// Every rule on a tile in every state format: against `update` on widened numbers with the roundings of bf16.h written out, instruction
-// sets against each other, in place against out of place, and tiles cut into parts.
+// Tests every update rule on a tile in every state format: against `update` on widened numbers with the roundings of
+// bf16.h written out, instruction sets against each other, in place against out of place, and tiles cut into parts.
 #include "optim/rules/tile.h"
 
 #include <gtest/gtest.h>
@@ -20,8 +20,8 @@ constexpr RoundingNoise kNoise{{0x1234567887654321}, (u64{7} << 32) + 5, (u64{3}
 
 Scalars<double> scalars(Rule rule, double weight_decay = 0.1) { return make_scalars(test::settings_of(rule), 3e-2, weight_decay, 5, 0.7); }
 
-// Five parts of a tile: three that are updated, one of them without weight decay, an empty part and a gap. None ends at a row or a block;
-// parts end within a row, or span rows and blocks, or reach the end.
+// Cuts a tile into five parts: three that are updated, one of them without weight decay, an empty part and a gap.
+// None ends at the end of a row or block: parts end within a row, or span rows and blocks, or reach the tile's end.
 struct ThreeParts {
   explicit ThreeParts(Rule rule) : decayed(scalars(rule)), plain(scalars(rule, 0)) {}
   Scalars<double> decayed, plain;
@@ -50,7 +50,7 @@ double gradient_at(const StateFormat& f, const AlignedBytes& bytes, i64 i) {
   return f.gradient == DType::bf16 ? static_cast<double>(widen_bf16(load(u16{}))) : static_cast<double>(load(float{}));
 }
 
-// Returns the new arrays (master and state) before they are rounded, computed by `update` on T.
+// Returns the updated arrays (master and state) before they are rounded to the format, computed by `update` on numbers of type T.
 template <class T>
 std::vector<std::vector<double>> unrounded(const StateFormat& f, const Tile& old, const AlignedBytes& gradient, const ThreeParts& three) {
   std::vector<std::vector<T>> arrays;
@@ -75,7 +75,7 @@ std::vector<std::vector<double>> unrounded(const StateFormat& f, const Tile& old
   return wide;
 }
 
-// Returns the rounding noise of an element, computed from the element's own counter as adamw_tile.h describes.
+// Returns the rounding noise of element i, computed from its own counter as adamw_tile.h describes.
 u16 noise_at(int array, i64 i) {
   const u64 e = kNoise.first_element + static_cast<u64>(i), counter = 16 * (e / 64) + e % 16 + (array == 2 ? u64{1} << 63 : 0);
   const u32 word = philox(kNoise.key, kNoise.t, counter)[e / 16 % 4];
@@ -195,7 +195,7 @@ TEST(RuleTileFormat, EightBitMomentsAreAdamWsAlone) {
   }
 }
 
-// Checks the bytes of a parameter's state: beside an fp32 weight, and beside a bf16 weight with a master.
+// Checks the layout of a parameter's state: beside an fp32 weight, and beside a bf16 weight, whose state includes a master.
 TEST(RuleTileFormat, StateIsAMasterAndTheRulesArrays) {
   for (const Rule rule : test::kOtherRules) {
     StateFormat f = plain_format(DType::f32);

@@ -1,4 +1,4 @@
-// Every rule follows PyTorch's trajectories step by step, within a bound for rounding errors.
+// Tests that every update rule follows PyTorch's trajectories step by step, within a bound for rounding errors.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,8 +15,8 @@ namespace {
 using test::Bounded;
 using test::Settings;
 
-/// Names a trajectory in a reference file: `prefix` stands before all tensor names but init and grads; the tensors are p0 to p<tensors -
-/// 1>.
+/// Names a trajectory in a reference file. `prefix` begins all tensor
+/// names except init and grads. The tensors are p0 to p<tensors - 1>.
 struct Trajectory {
   std::string file, prefix;
   int tensors;
@@ -24,7 +24,7 @@ struct Trajectory {
   friend void PrintTo(const Trajectory& t, std::ostream* out) { *out << t.file << ' ' << t.prefix; }
 };
 
-// The hyper-parameters are those in the files' metadata.
+// Each trajectory's hyper-parameters are those in the metadata of its reference file.
 const Trajectory kTrajectories[] = {
     {"adam", "", 3, AdamSettings{.lr = 3e-3}},
     {"adam_l2", "", 3, AdamSettings{.lr = 1e-2, .weight_decay = 0.05}},
@@ -48,12 +48,12 @@ const Trajectory kTrajectories[] = {
 
 struct Distance {
   double worst = 0;      // largest distance from the trajectory, in units of the tolerance
-  double tolerance = 0;  // the largest tolerance: absolute, or relative to weights above 1
+  double tolerance = 0;  // largest tolerance: absolute, or relative to weights above 1
 };
 
-// Computes the distance from a trajectory. Our weights and PyTorch's are each within the error bound of the exact formula, which is carried
-// along with each element, so the tolerance is twice that bound. PyTorch orders a few operations differently, with no more roundings: the
-// bound counts the product with a gradient_scale of 1.
+// Computes the distance from a trajectory. Our weights and PyTorch's are each within an error bound of the exact
+// formula. The bound is carried along with each element, and the tolerance is twice the bound. PyTorch orders a
+// few operations differently, with no more roundings: the bound counts the product with a gradient_scale of 1.
 template <class T>
 Distance distance(const Trajectory& trajectory, const Settings& settings) {
   const test::Reference reference(trajectory.file + ".safetensors");
@@ -120,7 +120,7 @@ auto members(const AdafactorSettings&) { return std::vector<double AdafactorSett
 auto members(const MuonSettings&) { return std::vector<double MuonSettings::*>(); }
 auto members(const LionSettings&) { return std::vector{&LionSettings::lr, &LionSettings::beta2, &LionSettings::weight_decay}; }
 
-// Each hyper-parameter is changed by a thousandth.
+// A change of any hyper-parameter by a thousandth must show.
 TEST_P(Trajectories, AWrongSettingWouldBeSeen) {
   const auto each = [](const auto& right) {
     for (const auto member : members(right)) {
@@ -133,7 +133,7 @@ TEST_P(Trajectories, AWrongSettingWouldBeSeen) {
   std::visit(each, GetParam().settings);
 }
 
-// Lion's beta1 enters only a sign, so it takes a larger change to be seen.
+// A change of Lion's beta1 must show. beta1 enters only the sign of the update, so the change must be larger.
 TEST(LionTrajectory, AWrongBeta1WouldBeSeen) {
   const Trajectory lion{"lion", "", 3, {}};
   EXPECT_GT(distance<double>(lion, LionSettings{.lr = 3e-3, .beta1 = 0.8, .weight_decay = 0.1}).worst, 1);

@@ -49,7 +49,7 @@ TEST(LocalCommunicator, NobodyWorksAloneForEver) {
   EXPECT_GE(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), kLongestWork * kTimeout_s);
 }
 
-// Groups share nothing with other groups of the same process.
+// Shows that groups share nothing with other groups of the same process.
 TEST(LocalCommunicator, GroupsOfOneProcessAreIndependent) {
   std::vector<std::thread> groups;
   for (int g = 0; g < 4; ++g) {
@@ -66,7 +66,7 @@ TEST(LocalCommunicator, GroupsOfOneProcessAreIndependent) {
   for (std::thread& group : groups) group.join();
 }
 
-// Stops this process for about `seconds`. A forked child then sends SIGCONT until it runs again.
+// Stops this process for about `seconds`. A forked child then sends SIGCONT until the process runs again.
 void stop_for(double seconds) {
   const auto time = [](double s) { return timespec{static_cast<time_t>(s), static_cast<long>(std::fmod(s, 1) * 1e9)}; };
   const timespec whole = time(seconds), tenth = time(0.1);
@@ -80,8 +80,8 @@ void stop_for(double seconds) {
   waitpid(child, nullptr, 0);
 }
 
-// All ranks are stopped together, as by a terminal's Ctrl-Z, for longer than the time-out while rank 0 waits. None of them was late, so the
-// group must still work.
+// Stops all ranks together, as by a terminal's Ctrl-Z, for longer than the time-out while
+// rank 0 waits. None of the ranks was late, so the group must still work.
 TEST(LocalCommunicator, AllStoppedTogetherGoOn) {
   run_threads(2, 1, [](auto& end) {
     end->barrier().wait();

@@ -1,4 +1,4 @@
-// The sum over ranks on a GPU equals the CPU's to the bit, for every number of ranks and every place of the result among them.
+// Tests that the sum over ranks on a GPU equals the CPU's to the bit, for every number of ranks and every place of the result among them.
 #include "parallel/comm/ordered_sum_gpu.h"
 
 #include <cmath>

@@ -11,7 +11,7 @@
 namespace spillway::parallel::ordered_sum_test {
 namespace {
 
-// A second implementation of the definition: sums are made of groups of 8 ranks in rank order, then of the groups in order.
+// Computes the sum once more from its definition: sums are made of groups of 8 ranks in rank order, then of the groups in order.
 template <class T>
 T reference(const std::vector<std::vector<T>>& ranks, size_t i) {
   std::vector<T> groups;
@@ -31,8 +31,8 @@ std::vector<std::vector<T>> numbers(int ranks, i64 elems) {
   return all;
 }
 
-// Checks ordered_sum for several lengths and alignments, with either kind of store, into a separate buffer and into the buffers of the
-// first and the last rank. No byte beside the result may change.
+// Checks ordered_sum for several lengths and alignments, with either kind of store (cached or past the caches), into a
+// separate buffer and into the buffers of the first and the last rank. No byte beside the result may change.
 template <class T>
 void check(int ranks) {
   constexpr i64 kMost = 1000, kEdge = 3;
@@ -70,7 +70,7 @@ TEST(OrderedSum, HasTheBitsOfTheDefinitionOnEveryInstructionSet) {
   hwy::SetSupportedTargetsForTest(0);
 }
 
-// 2^24 + 1 is not representable in f32: a single 1 added to 2^24 is lost, but eight of them added together first are not.
+// Shows that groups of 8 ranks are summed first. In f32 a single 1 added to 2^24 is lost, but eight of them added together first are not.
 TEST(OrderedSum, GroupsAreAddedBeforeTheyMeet) {
   const float big = 0x1p24F, one = 1;
   std::vector<const float*> ranks(16, &one);

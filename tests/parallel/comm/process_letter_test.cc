@@ -1,5 +1,5 @@
-// Messages between ranks (ProcessLetter): serialization and parsing round-trip, and malformed bytes are refused before anything is
-// constructed from them.
+// Tests the messages between ranks (ProcessLetter): serialization and parsing round-trip, and
+// malformed bytes are refused before anything is constructed from them.
 #include "parallel/comm/process_letter.h"
 
 #include <gtest/gtest.h>

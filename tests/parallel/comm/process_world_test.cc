@@ -1,6 +1,6 @@
-// Two kinds of faults in a ProcessWorld: the wire throws, or a peer sends messages that no correct program would. Calls must fail,
-// destructors must return, and no byte outside the right memory may be read or written. The wire is a test double that delivers what the
-// test tells it to.
+// Tests two kinds of faults in a ProcessWorld: the wire throws, or a peer sends messages that no correct
+// program would. Calls must fail, destructors must return, and no byte outside the right memory may be read
+// or written. The wire is a test double that delivers what the test tells it to.
 #include "parallel/comm/process_world.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ namespace {
 using testing::HasSubstr;
 using Bytes = std::vector<std::byte>;
 
-// State shared by the test and the world's thread. The world under test is rank 0 of `size` ranks; the others share memory with it.
+// Holds state that the test and the world's thread share. The world under test is rank 0 of `size` ranks, which all share memory.
 struct Line {
   explicit Line(int size) {
     for (int r = 0; r < size; ++r) memories.emplace_back(static_cast<std::byte*>(std::calloc(1, kBytes)), std::free);
@@ -39,7 +39,7 @@ struct Line {
     coming.push_back({from, std::move(letter)});
   }
   void write(int from, const ProcessLetter& letter) { write(from, letter.to_bytes()); }
-  // Waits until everything written has been read.
+  // Waits until everything written to the wire has been read.
   void wait_until_read() {
     for (;;) {
       const std::lock_guard lock(mutex);
@@ -143,8 +143,8 @@ TEST(ProcessWorld, ACommandThatThrowsFailsItsEvent) {
   EXPECT_THAT(error_of(all->barrier()), HasSubstr("bad_alloc"));
 }
 
-// Sends invalid messages, possibly after valid ones, and expects that their sender is cut off and that whoever waits for it gets an error
-// with the reason.
+// Sends invalid messages, possibly after valid ones. Expects that their sender is cut off,
+// and that whoever waits for the sender gets an error with the reason `why`.
 void expect_refused(const std::vector<ProcessLetter>& letters, const std::string& why, int from = 1) {
   Line line(3);
   auto all = open(line);
@@ -181,7 +181,7 @@ TEST(ProcessWorld, LettersForGroupsThatAreNotMadeAreOnlyAFew) {
   expect_refused(letters, "64 MiB");
 }
 
-// Messages for a group that arrive before this rank has made the group are delivered once, when it is made.
+// Shows that messages for a group that arrive before this rank has made the group are delivered once, when the group is made.
 TEST(ProcessWorld, LettersThatComeEarlyAreHeardOnce) {
   Line line(2);
   auto all = open(line);
@@ -234,7 +234,7 @@ TEST(ProcessWorld, FuzzedLettersIntoAWorldAtWork) {
     }
     for (int r : {1, 2}) line.write(r, {.kind = ProcessLetter::Kind::left});
     line.wait_until_read();
-    line.throws = 1;  // it need not wait for groups that do not exist
+    line.throws = 1;  // the destructor need not wait for groups that do not exist
   }
 }
 

@@ -1,5 +1,5 @@
-// Failures in a group of ranks: one rank calls another collective than the rest, does not arrive, leaves or gives up. Every rank that needs
-// it must get an Error that says so, in bounded time.
+// Tests failures in a group of ranks: one rank calls another collective than the rest, does not arrive, leaves
+// or gives up. Every rank that needs it must get an Error that says so, in bounded time.
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -104,7 +104,7 @@ TEST_P(CommunicatorFailureOf, RankThatNeverComesIsNamed) {
         const auto values = std::as_writable_bytes(std::span(&x, 1));
         expect_failure([&] { return end->all_reduce(values, DType::f32, Reduction::sum); }, ErrorCode::peer,
                        {"[all_reduce]", "rank 1", "within 300 ms", "waited"});
-        // From now on every call to the group fails at once.
+        // Every later call to the group must fail at once.
         expect_failure([&] { return end->barrier(); }, ErrorCode::peer, {"[barrier]", "rank 1"});
         expect_failure([&] { return end->send(values, 1, 0); }, ErrorCode::peer, {"tag 0", "rank 1"});
         EXPECT_THROW(end->split(0), Error);
@@ -125,7 +125,7 @@ TEST_P(CommunicatorFailureOf, MessageThatNeverComesNamesItsSender) {
       kShort_s);
 }
 
-// Rank 1 is later than the time-out, but it is active in a group of its own all the while, which shows that it is alive.
+// Shows that rank 1, which is later than the time-out, counts as alive because it is active in a group of its own all the while.
 TEST_P(CommunicatorFailureOf, WhoIsHeardOfIsAlive) {
   GetParam().run(
       [](auto& end) {
@@ -139,8 +139,8 @@ TEST_P(CommunicatorFailureOf, WhoIsHeardOfIsAlive) {
       kShort_s);
 }
 
-// A rank that has called works_alone() is waited for without a time-out until its next call. If it is late again after that, the group
-// fails.
+// Shows that a rank that has called works_alone() is waited for without a time-out until
+// its next call. If the rank is late again after that call, the group fails.
 TEST_P(CommunicatorFailureOf, WhoWorksAloneIsWaitedForUntilItCalls) {
   GetParam().run(
       [](auto& end) {
@@ -170,8 +170,8 @@ TEST_P(CommunicatorFailureOf, RankThatLeavesFailsThoseWhoWaitAndThoseWhoCome) {
   });
 }
 
-// A collective that all ranks have entered completes before a leaving rank's communicator is gone. One that the leaving rank itself waits
-// for fails.
+// Shows that a collective that all ranks have entered completes before a leaving rank's
+// communicator is gone, and that a collective that the leaving rank itself waits for fails.
 TEST_P(CommunicatorFailureOf, RankThatLeavesInTheMiddle) {
   GetParam().run([](auto& end) {
     const int size = end->size();

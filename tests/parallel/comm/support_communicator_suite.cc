@@ -1,4 +1,4 @@
-// Results of a group of healthy ranks: every collective against its definition, point-to-point messages, and groups split from groups.
+// Tests the results of a group of healthy ranks: every collective against its definition, point-to-point messages, and split groups.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -76,7 +76,7 @@ TEST_P(CommunicatorOf, AllReduce) {
   });
 }
 
-// If any rank has a NaN, the maximum is NaN on every rank.
+// Shows that a maximum is NaN on every rank if any rank has a NaN.
 TEST_P(CommunicatorOf, MaximumKeepsNaN) {
   GetParam().run([](auto& end) {
     for (int where = 0; where < end->size(); ++where) {
@@ -99,7 +99,7 @@ TEST_P(CommunicatorOf, Broadcast) {
   });
 }
 
-// No rank passes the barrier before the last one has arrived.
+// Shows that no rank passes the barrier before the last one has arrived.
 TEST_P(CommunicatorOf, BarrierWaitsForAll) {
   GetParam().run([](auto& end) {
     std::byte token{};
@@ -138,8 +138,8 @@ TEST_P(CommunicatorOf, ManyOperationsInFlight) {
   });
 }
 
-// Messages go around a ring (with one rank, to itself). They are received by tag in another order than they were sent; messages with the
-// same tag arrive in the order they were sent.
+// Sends messages around a ring (with one rank, to itself). They are received by tag in another order
+// than they were sent; messages with the same tag must arrive in the order they were sent.
 TEST_P(CommunicatorOf, MessagesByTagAndInOrder) {
   GetParam().run([](auto& end) {
     const int to = (end->rank() + 1) % end->size(), from = (end->rank() + end->size() - 1) % end->size();
@@ -158,8 +158,8 @@ TEST_P(CommunicatorOf, MessagesByTagAndInOrder) {
   });
 }
 
-// Rank 0 joins a collective of the others only after it has received messages that they sent later. Messages must therefore not wait behind
-// collectives.
+// Shows that messages do not wait behind collectives: rank 0 joins a collective of the
+// others only after it has received messages that they sent later.
 TEST_P(CommunicatorOf, MessagesPassWhileCollectivesWait) {
   GetParam().run([](auto& end) {
     constexpr i64 kNumbers = 100'000;
@@ -201,7 +201,7 @@ std::vector<int> those(int ranks, const std::function<bool(int)>& belongs) {
   return members;
 }
 
-// Ranks form a mesh three wide. Its rows and columns compute at the same time as the whole group, and rows are split once more.
+// Forms a mesh three ranks wide. Its rows and columns compute at the same time as the whole group, and rows are split once more.
 TEST_P(CommunicatorOf, GroupsOfAMeshRunAtTheSameTime) {
   GetParam().run([](auto& end) {
     const int me = end->rank(), size = end->size();
@@ -225,7 +225,7 @@ TEST_P(CommunicatorOf, GroupsOfAMeshRunAtTheSameTime) {
   });
 }
 
-// A rank may leave when its own work is done. This does not harm communication among the others.
+// Shows that a rank may leave when its own work is done. Communication among the others must not be harmed.
 TEST_P(CommunicatorOf, LeavingInPeaceHurtsNobody) {
   if (GetParam().ranks < 3) return;
   GetParam().run([](auto& end) {

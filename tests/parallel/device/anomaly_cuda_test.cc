@@ -1,4 +1,4 @@
-// --detect-anomaly on a GPU: the report names the op, the layer and what was read. Without a fault no number changes.
+// Tests --detect-anomaly on a GPU: the report names the op, the layer and what was read. Without a fault no number changes.
 #include "models/model.h"
 #include "tests/parallel/device/support_gpu_run.h"
 #include "tests/parallel/run/support_planted.h"

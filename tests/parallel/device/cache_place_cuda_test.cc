@@ -1,4 +1,4 @@
-// A key/value cache in host memory is copied to the GPU block by block and gives the same logits as a cache on the GPU.
+// Tests that a key/value cache in host memory, copied to the GPU block by block, gives the same logits as a cache on the GPU.
 #include "tests/parallel/device/support_gpu_run.h"
 #include "tests/parallel/run/support_cache_place.h"
 

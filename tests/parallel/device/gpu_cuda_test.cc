@@ -1,5 +1,5 @@
-// Training on a GPU: all placements give the same bits, and the numbers are near the CPU's. In a build with SPILLWAY_CUDA=EMULATED the
-// GPU's code runs on the CPU.
+// Tests training on a GPU: all placements give the same bits, and the numbers are near the
+// CPU's. In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on the CPU.
 #include <gtest/gtest.h>
 
 #include "tests/parallel/device/support_gpu_run.h"
@@ -13,7 +13,7 @@ using parallel::Tier;
 
 class OnGpu : public GpuRuns, public testing::WithParamInterface<const char*> {};
 
-// The GPU adds in another order than the CPU, so each loss and norm agrees within a few thousand rounding errors of fp32.
+// Compares losses and norms with the CPU's. The GPU adds in another order, so they agree within a few thousand rounding errors of fp32.
 TEST_P(OnGpu, TrainsNearTheCpu) {
   RunOptions o = small_gpu_run(GetParam());
   const RunResult got = train(o);
@@ -43,7 +43,7 @@ const std::vector<Way>& ways() {
 
 class GpuPlacements : public GpuRuns, public testing::WithParamInterface<size_t> {};
 
-// The two models take turns over the placements. Each run is compared with one that has everything on the GPU.
+// Compares each placement with a run that has everything on the GPU. The two models take turns over the placements.
 TEST_P(GpuPlacements, GiveTheSameBits) {
   RunOptions o = small_gpu_run(GetParam() % 2 ? "gpt2-tiny" : "llama-tiny");
   const RunResult want = train(o);

@@ -1,5 +1,5 @@
-// Image models learn on a GPU as they do on the CPU. Losses, the first gradients and the weights after some steps are compared, in eager
-// execution, block by block. In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on the CPU.
+// Tests that image models learn on a GPU as they do on the CPU. Losses, the first gradients and the weights after some steps are
+// compared, in eager execution, block by block. In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on the CPU.
 #include <functional>
 
 #include "device/transfer.h"
@@ -86,14 +86,14 @@ class GpuImages : public test::GpuTest {
   }
 };
 
-// Sums are made in another order than on the CPU. Losses are near 2, gradients are smaller, so the tolerances are absolute.
+// Compares a CIFAR network with the CPU's. Sums have another order there. Losses are near 2, gradients smaller: tolerances are absolute.
 TEST_F(GpuImages, CifarNetLearnsAsOnTheCpu) {
   const auto cifar_net = [](DType dtype) { return models::build(models::preset("cifar-net"), dtype); };
   check(cifar_net, 32, DType::f64, 1e-12);
   check(cifar_net, 32, DType::f32, 1e-5);
 }
 
-// This network has convolutions of stride 2, windows of one element in the shortcut, and batch statistics.
+// Compares a ResNet that has convolutions of stride 2, windows of one element in the shortcut, and batch statistics.
 TEST_F(GpuImages, AResNetLearnsAsOnTheCpu) {
   check([](DType dtype) { return models::build_resnet({.widths = {4, 6}, .blocks = {1, 1}}, {3, 8, 8}, 10, dtype); }, 8, DType::f64, 1e-11);
 }

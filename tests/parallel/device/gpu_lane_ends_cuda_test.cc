@@ -1,5 +1,5 @@
-// Instructions that the CPU performs in part but whose end is queued on their lane's GPU queue. Only instructions that come after such an
-// end wait for it, and each waits where it runs: on the GPU or on the CPU.
+// Tests instructions that the CPU performs in part but whose end is queued on a CUDA stream. Only instructions that
+// come after such an end wait for it, and each waits where it runs: on the GPU or on the CPU.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -18,8 +18,8 @@ using parallel::Op;
 
 constexpr i64 kBytes = 4096;
 
-// Two instructions. The first queues a copy of sevens to the GPU, which runs when the gate is opened. The second copies back what it finds
-// there, so it must find sevens.
+// Runs two instructions. The first queues a copy of sevens to the GPU, which runs when the gate
+// is opened. The second copies back what it finds there, so it must find sevens.
 class GpuLaneEnds : public GpuTest {
  protected:
   void SetUp() override {
@@ -62,7 +62,7 @@ class GpuLaneEnds : public GpuTest {
     EXPECT_TRUE(gate_.was_opened_in_time());
     EXPECT_TRUE(std::equal(got_.data(), got_.data() + kBytes, sevens_.data()));
     EXPECT_GE(timings[0].end_us, timings[0].start_us);
-    if (list_[1].op == Op::Evict) return;  // the executor measures its times
+    if (list_[1].op == Op::Evict) return;  // the executor, not GpuLanes, measures an Evict's times
     EXPECT_GE(timings[1].end_us, timings[0].end_us - 1000) << "when its end has come; events keep time coarsely";
   }
 
@@ -103,7 +103,7 @@ TEST_F(GpuLaneEnds, WhatTheCpuDoesWaitsForTheEnd) {
   end();
 }
 
-// The CPU part of a Step reads what the Step comes after, so it waits even for the end of an instruction on its own lane.
+// Shows that a Step waits even for the end of an instruction on its own CUDA stream, because the Step's CPU part reads that result.
 TEST_F(GpuLaneEnds, SoDoesAnotherStep) {
   first();
   std::thread opens([&] {

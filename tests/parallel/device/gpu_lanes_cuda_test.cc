@@ -1,5 +1,5 @@
-// Order of instructions on a GPU's lanes: work that is only queued waits on the GPU for what it comes after, work of the CPU waits on the
-// CPU, and nothing else waits.
+// Tests the order of instructions on a GPU's lanes (one CUDA stream each): work that is only queued waits on the GPU for
+// the instructions that it comes after, work of the CPU waits for them on the CPU, and nothing else waits.
 #include "parallel/device/gpu_lanes.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ using parallel::Timing;
 
 constexpr i64 kBytes = 4096;
 
-// Holds up a GPU queue until it is opened. It gives up after 20 s, so that a test that would otherwise wait forever fails.
+// Holds up a GPU queue until the gate is opened. It opens after 20 s, so that a test that would otherwise wait forever fails.
 struct Gate {
   void hold(const GpuQueue& queue) {
     cuda_check(cudaLaunchHostFunc(
@@ -40,7 +40,7 @@ struct Gate {
   std::atomic<bool> is_open = false, in_time = false;
 };
 
-// Two instructions on two lanes. The first copies sevens to the GPU when the gate is opened; the second copies back what it finds there.
+// Runs two instructions on two CUDA streams. One copies sevens to the GPU when the gate is opened; the other copies back what it finds.
 class GpuLaneOrder : public GpuTest {
  protected:
   void SetUp() override {
@@ -100,7 +100,7 @@ TEST_F(GpuLaneOrder, QueuedWorkWaitsOnTheGpuAndNotOnTheCpu) {
   EXPECT_GE(timings_[1].start_us, timings_[0].end_us - 1000) << "when it ran, not when it was queued; events keep time coarsely";
 }
 
-// This plants the fault that the event guards against: a second instruction that comes after nothing overtakes the first.
+// Plants the fault that the event guards against: a second instruction that waits for nothing overtakes the first.
 TEST_F(GpuLaneOrder, WhatComesAfterNothingDoesNotWait) {
   begin(false);
   second(true);

@@ -1,5 +1,5 @@
-// Settings that change numbers, on a GPU: bf16 gradients, frozen parameters, dropout, other masters and moments. Each has bits of its own,
-// which are the same under every placement.
+// Tests settings that change numbers, on a GPU: bf16 gradients, frozen parameters, dropout, other masters
+// and moments. Each setting has bits of its own, which are the same under every placement.
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -81,7 +81,7 @@ constexpr Where kPlaces[] = {{Tier::device, Tier::host, Tier::host, OptimizerOve
 
 class GpuVariants : public GpuRuns, public testing::WithParamInterface<size_t> {};
 
-// Each variant runs in kTurns of the placements, chosen in turn; fewer under a sanitizer, which is slow.
+// Each variant runs in kTurns of the placements, chosen in turn. Under a sanitizer, which is slow, kTurns is smaller.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr size_t kTurns = 1;
 #else
@@ -117,7 +117,7 @@ TEST_F(GpuRuns, GradientsBeyondF16SkipSteps) {
   }
 }
 
-// A gradient rounded to 8 significant bits changes by at most 2^-9 of its value, and so does the gradient norm.
+// Compares rounded gradients with exact ones. Rounding to 8 significant bits changes a gradient, and so the norm, by at most 2^-9.
 TEST_F(GpuRuns, RoundedGradientsAreNearExactOnes) {
   RunOptions o = small_gpu_run("gpt2-tiny");
   o.model.layers = 1;

@@ -1,5 +1,5 @@
-// Overlap on a GPU: weights are copied while blocks are computed. Start and end times come from an emulated GPU whose kernels are slowed
-// down.
+// Tests overlap on a GPU: weights are copied while blocks are computed. Start and end
+// times come from an emulated GPU whose kernels are slowed down.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using parallel::What;
 // Counts the transfers of a block's weights (Fetch or Gather) that could overlap the computation of another block.
 struct Beside {
   int brought = 0;
-  int begun = 0;  // number of these that began before the preceding block was computed
+  int begun = 0;  // how many of these transfers began before the preceding block was computed
 };
 
 Beside beside(const RunResult& run, Op op) {
@@ -45,7 +45,7 @@ Beside beside(const RunResult& run, Op op) {
   return seen;
 }
 
-// Rates at which a block's weights arrive in less time than a block takes to compute.
+// At these rates a block's weights arrive in less time than a block takes to compute.
 constexpr emulated_cuda::Rates kSlowKernels = {.copy_bytes_per_s = 200e9, .threads_per_s = 1e9, .flops = 1e12};
 
 class GpuOverlap : public GpuRuns {
@@ -72,7 +72,7 @@ TEST_F(GpuOverlap, WeightsComeWhileTheBlockBeforeIsComputed) {
   EXPECT_EQ(seen.begun, seen.brought);
 }
 
-// Without prefetch the overlap is gone. This shows that the test above can fail.
+// Shows that the overlap is gone without prefetch, and so that the test above can fail.
 TEST_F(GpuOverlap, WithoutPrefetchTheyDoNot) {
   const Beside seen = beside(train(from_host(0)), Op::Fetch);
   EXPECT_GE(seen.brought, 8);

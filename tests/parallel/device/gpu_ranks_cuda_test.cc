@@ -1,5 +1,5 @@
-// Several ranks that compute on a GPU (here they share one). As on a CPU, all numbers are the same bits as those of one rank, whatever part
-// of the weights, gradients, state and blocks each rank holds, and in whichever tier.
+// Tests several ranks that compute on one GPU. As on a CPU, all numbers are the same bits as those of one rank,
+// whatever part of the weights, gradients, state and blocks each rank holds, and in whichever tier.
 #include <algorithm>
 #include <atomic>
 #include <map>
@@ -55,7 +55,7 @@ const std::vector<Way>& ways() {
 
 class GpuZero : public GpuRuns, public testing::WithParamInterface<std::tuple<int, size_t>> {};
 
-// Each of the ranks computes one of the micro-batches that a single rank would compute.
+// Shows that ranks, each of which computes one micro-batch, give the bits of a single rank that computes all of them.
 TEST_P(GpuZero, GivesTheBitsOfOneRank) {
   const auto& [stage, way] = GetParam();
   const char* preset = (stage + way / 2) % 2 ? "gpt2-tiny" : "llama-tiny";
@@ -122,8 +122,8 @@ TEST_F(GpuRuns, StagesOfSeveralRanksGiveTheBitsOfOneStage) {
 
 class GpuReduction : public GpuRuns, public testing::WithParamInterface<size_t> {};
 
-// ZeRO stages 2 and 3 with a reduction per micro-batch, under any placement and order, give the sum that a single rank makes in the same
-// order.
+// Shows that ZeRO stages 2 and 3 with a reduction per micro-batch give, under any
+// placement and order, the sum that a single rank makes in the same order.
 TEST_P(GpuReduction, OfEachMicroBatchGivesTheBitsOfOneRank) {
   constexpr int kRanks = 2;
   RunOptions one = small("gpt2-tiny", 1, 0, 2 * kRanks);
@@ -144,7 +144,7 @@ std::string way_name(const testing::TestParamInfo<size_t>& cell) { return ways()
 INSTANTIATE_TEST_SUITE_P(TwoRanks, GpuReduction, testing::Values(1, 2), way_name);
 INSTANTIATE_TEST_SUITE_P(TwoRanksMore, GpuReduction, testing::Values(0, 3), way_name);
 
-// Validation and generation run through both pipeline stages, and every rank returns the result.
+// Shows that validation and generation run through both pipeline stages, and that every rank returns the result.
 TEST_F(GpuRuns, StagesAnswerAsOne) {
   std::mutex mutex;
   std::vector<std::pair<double, std::vector<double>>> answers;
@@ -168,7 +168,7 @@ TEST_F(GpuRuns, StagesAnswerAsOne) {
   EXPECT_EQ(answers[2], answers[0]);
 }
 
-// A fault on one rank also ends the others, whose transfers are in flight. The first rank's error tells whose fault it was.
+// Shows that a fault on one rank also ends the others, whose transfers are in flight. The first rank's error tells whose fault it was.
 TEST_F(GpuRuns, AFaultOnOneRankReachesAll) {
   RunOptions o = small("gpt2-tiny", 2, 3, 1);
   o.pipeline = {.ranks = 2};
@@ -185,8 +185,8 @@ TEST_F(GpuRuns, AFaultOnOneRankReachesAll) {
   }
 }
 
-// Two pipeline stages with two data-parallel ranks each take snapshots while they train on. Together the snapshots hold the bytes of
-// weights and state of every tile once.
+// Shows that two pipeline stages with two data-parallel ranks each take snapshots while they train
+// on. Together the snapshots hold the bytes of weights and state of every tile once.
 TEST_F(GpuRuns, SnapshotsOfSeveralRanksHoldEveryTileOnce) {
   using Tiles = std::map<std::pair<u16, i64>, std::string>;
   const auto snapshot_of = [](RunOptions o) {
@@ -223,7 +223,7 @@ TEST_F(GpuRuns, SnapshotsOfSeveralRanksHoldEveryTileOnce) {
   EXPECT_TRUE(snapshot_of(o) == want);
 }
 
-// The peak use of either tier equals the plan's total, except that the plan counts the input tokens in whole pages.
+// Shows that the peak use of either tier equals the plan's total, except that the plan counts the input tokens in whole pages.
 TEST_F(GpuRuns, PeaksAreThePlans) {
   const auto expect_planned = [](const RunResult& r) {
     EXPECT_LE(r.peak_bytes[0], r.plan.total[0]);

@@ -1,5 +1,5 @@
-// How often the CPU waits for the GPU in a training step. With state in host memory the number does not depend on the size of the model. If
-// the CPU updates weights that reside in GPU memory, it waits less than once per copy, and copies overlap the update.
+// Counts how often the CPU waits for the GPU in a training step. With state in host memory the count does not depend on the size of the
+// model. If the CPU updates weights that reside in GPU memory, it waits less than once per copy, and copies overlap the update.
 #include "parallel/state/stepper.h"
 #include "tests/parallel/device/support_gpu_state.h"
 
@@ -11,7 +11,7 @@ using parallel::Tier;
 
 class GpuWaits : public GpuRuns {
  protected:
-  // The waits of the second step of a run, and the number of chunks that all of its Steps process.
+  // Holds the waits of the second step of a run, and the number of chunks that all optimizer Steps of that step process.
   struct Counted {
     i64 waits = 0, chunks = 0;
   };
@@ -27,8 +27,8 @@ class GpuWaits : public GpuRuns {
   }
 };
 
-// The bound is 13 waits: two at the start of both lists; in the first list two for queues, one for the sums and one for the work queued
-// before them; seven at its end, one for each lane.
+// Shows that a step waits 13 times at most: twice at the start of both lists; in the first list twice for queues, once
+// for the sums and once for the work queued before them; seven times at its end, once for each CUDA stream.
 TEST_F(GpuWaits, AStepOverHostMemoryWaitsAsOftenWhateverTheModel) {
   constexpr i64 kMost = 13;
   const std::pair<i64, OptimizerOverlap> models[] = {
@@ -44,7 +44,7 @@ TEST_F(GpuWaits, AStepOverHostMemoryWaitsAsOftenWhateverTheModel) {
   }
 }
 
-// Each chunk takes three copies: gradients and weights arrive, and weights go back.
+// Shows that the CPU waits at most twice for each chunk, which takes three copies: gradients and weights arrive, and weights go back.
 TEST_F(GpuWaits, CpuStepsOverGpuMemoryWaitTwiceAChunkAtMost) {
   RunOptions o = small_gpu_run("gpt2-tiny");
   o.model = models::preset("gpt2-tiny");

@@ -1,5 +1,5 @@
-// Update rules that step whole parameters (Muon, Adafactor), beside a GPU. Parameters of several tiles give the same bits under every
-// placement, on data-parallel ranks and on pipeline stages, and nearly the CPU's numbers.
+// Tests update rules that step whole parameters (Muon, Adafactor), beside a GPU. Parameters of several tiles give the same
+// bits under every placement, on data-parallel ranks and on pipeline stages, and nearly the CPU's numbers.
 #include "tests/parallel/device/support_gpu_run.h"
 
 namespace spillway::test::gpu_wholes_cuda_test {
@@ -46,7 +46,7 @@ TEST_P(GpuWholesMore, GiveTheSameBitsAnywhere) {
   expect_same_run(train(o), want);
 }
 
-// Only the first step is compared, since differences grow in later steps.
+// Compares the first step with the CPU's. Differences grow in later steps.
 TEST_P(GpuWholes, AreNearTheCpus) {
   RunOptions o = small_gpu_run("gpt2-tiny");
   o.model.layers = o.steps = o.micro_batches = 1;
@@ -59,7 +59,8 @@ TEST_P(GpuWholes, AreNearTheCpus) {
   i64 moved = 0;
   for (size_t p = 0; p < want.weights.size(); ++p) {
     for (size_t i = 0; i < want.weights[p].size(); ++i) {
-      // Both sum in f64. Muon magnifies singular values near zero by up to 3.4^5; Adafactor divides tiny gradients by their own size.
+      // CPU and GPU both sum in fp64. Muon magnifies singular values near zero by up to 3.4^5; Adafactor divides tiny gradients by their
+      // size.
       ASSERT_NEAR(got.weights[p][i], want.weights[p][i], 1e-7) << p << ", " << i;
       moved += got.weights[p][i] != want.weights[p][i];
     }

@@ -1,4 +1,4 @@
-// On a GPU a head that keeps its logits gives the same bits as one that recomputes them, within the memory that the plan says.
+// Tests on a GPU that a head that keeps its logits gives the same bits as one that recomputes them, within the memory that the plan says.
 #include "tests/parallel/device/support_gpu_run.h"
 #include "tests/parallel/run/support_kept_logits.h"
 

@@ -1,5 +1,5 @@
-// NvmePass, which moves bytes from nvme to a GPU and back through host memory. The bytes arrive unchanged, with many reads in flight and
-// few waits; a damaged read is repeated; and an error leaves no transfer in flight.
+// Tests NvmePass, which moves bytes from nvme to a GPU and back through host memory. The bytes arrive unchanged, with
+// many reads in flight and few waits; a damaged read is repeated; and an error leaves no transfer in flight.
 #include "parallel/device/nvme_pass.h"
 
 #include <cstring>
@@ -12,7 +12,7 @@ namespace {
 
 using parallel::Tier;
 
-// A fixture whose buffers hold one tile each, so that the largest group uses every buffer several times.
+// GpuNvmePass is a fixture whose buffers hold one tile each, so that the largest group uses every buffer several times.
 class GpuNvmePass : public GpuRuns {
  protected:
   void SetUp() override {
@@ -41,7 +41,7 @@ class GpuNvmePass : public GpuRuns {
   offload::Blob& blob() { return rest_->state().weights(rest_->largest().id); }
   parallel::TileRange first(i64 tiles) { return {blob().held().begin, blob().held().begin + tiles}; }
   void fetch(parallel::TileRange tiles) { pass_->fetch(blob(), tiles, on_gpu_.data(), *queue_); }
-  /// Whether the GPU's memory holds the bytes that these tiles were filled with.
+  /// Returns true if the GPU's memory holds the bytes that these tiles were filled with.
   bool has(parallel::TileRange tiles) {
     const i64 bytes = tiles.count() * blob().tile_bytes();
     queue_->copy(here_.data(), on_gpu_.data(), bytes);
@@ -62,7 +62,7 @@ TEST_F(GpuNvmePass, BringsTheBytesWithTwoWaitsATurnOfItsBuffers) {
   fetch(blob().held());
   EXPECT_LE(gpu_waits() - before, 2 * ceil_div(blob().tiles(), rest_->plan().bounces));
   EXPECT_TRUE(has(blob().held()));
-  for (const i64 tiles : {1, 3, 4, 5, 7, 8, 9, 17}) {  // each starts at the buffer after the last one used
+  for (const i64 tiles : {1, 3, 4, 5, 7, 8, 9, 17}) {  // each count starts at the buffer after the last one used
     fetch(first(tiles));
     EXPECT_TRUE(has(first(tiles))) << tiles;
   }
@@ -113,7 +113,7 @@ TEST_F(GpuNvmePass, ABadTileIsReadAgainOnce) {
   }
 }
 
-// After the error is thrown, nothing uses the buffers and the GPU's memory any more, so both may be freed.
+// Shows that nothing uses the buffers and the GPU's memory any more after an error is thrown, so that both may be freed.
 TEST_F(GpuNvmePass, AnErrorLeavesNothingUnderWay) {
   for (const bool back : {false, true}) {
     for (const i64 nth : {0, 1, 6, 13}) {

@@ -1,5 +1,5 @@
-// Whether the GPU performs an optimizer Step. The plan's answer, which the cost model uses to price a Step, must agree with the Stepper's
-// and with where the bytes reside.
+// Tests whether the GPU performs an optimizer Step. The plan's answer, which the cost model uses to
+// price a Step, must agree with the Stepper's answer and with where the bytes reside.
 #include <gtest/gtest.h>
 
 #include "models/model.h"

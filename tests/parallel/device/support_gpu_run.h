@@ -1,4 +1,4 @@
-// Options of training runs on a GPU that are small enough for the emulated GPU. Only *cuda_test.cc files include this.
+// Provides options of training runs on a GPU that are small enough for the emulated GPU. Only *cuda_test.cc files include this header.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ inline RunOptions small_gpu_run(const std::string& preset) {
   return o;
 }
 
-/// A fixture that skips its tests if there is no GPU.
+/// GpuRuns is a fixture that skips its tests if there is no GPU.
 class GpuRuns : public testing::Test {
  protected:
   void SetUp() override {

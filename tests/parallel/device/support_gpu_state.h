@@ -1,5 +1,5 @@
-// The training state of a small model stored in host memory or on nvme beside a GPU, without a rank that trains it, and a gate that holds
-// up a GPU queue. Only *cuda_test.cc files include this.
+// Provides the training state of a small model stored in host memory or on nvme beside a GPU, without a rank that
+// trains it, and a gate that holds up a GPU queue. Only *cuda_test.cc files include this header.
 #pragma once
 #include <atomic>
 #include <future>
@@ -11,7 +11,7 @@
 
 namespace spillway::test {
 
-/// Holds up a GPU queue until it is opened. It gives up after 20 s, so that a test that would otherwise wait forever fails.
+/// Holds up a GPU queue until the gate is opened. It opens after 20 s, so that a test that would otherwise wait forever fails.
 class GpuGate {
  public:
   void hold(const GpuQueue& queue) {
@@ -20,7 +20,7 @@ class GpuGate {
                "cudaLaunchHostFunc");
   }
   void open() { opened_.set_value(); }
-  /// Whether open() was called before the gate gave up. Valid once the queue has passed the gate.
+  /// Returns true if open() was called before the gate gave up. Valid once the queue has passed the gate.
   bool was_opened_in_time() const { return in_time_; }
 
  private:
@@ -44,7 +44,7 @@ class GpuState {
   FaultySystem& disk() { return engine_.system(); }
   MemoryPool& device() { return device_; }
   MemoryPool& host() { return host_; }
-  /// The group with the most elements.
+  /// Returns the group with the most elements.
   const parallel::Group& largest() const {
     return *std::ranges::max_element(plan_.layout.groups, {}, [](const parallel::Group& g) { return g.elems; });
   }

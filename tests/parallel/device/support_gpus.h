@@ -1,4 +1,4 @@
-// A fixture for tests that need several GPUs. Only *cuda_test.cc files include this.
+// Provides a fixture for tests that need several GPUs. Only *cuda_test.cc files include this header.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 
 namespace spillway::test {
 
-/// The emulator provides as many GPUs as a suite's tests want. With real GPUs the tests skip if there are fewer.
+/// The fixture gets as many GPUs as a suite's tests want from the emulator. With real GPUs the tests skip if there are fewer.
 class GpusTest : public testing::Test {
  protected:
   void SetUp() override { want(4); }

@@ -1,5 +1,5 @@
-// Ranks whose GPUs talk to each other over NCCL. All numbers have the bits of a single rank, as they do when ranks exchange through host
-// memory, and no bytes pass through host memory.
+// Tests ranks whose GPUs talk to each other over NCCL. All numbers have the bits of a single rank, as they
+// do when ranks exchange through host memory, and no bytes pass through host memory.
 #include "tests/parallel/exchange/support_nccl.h"
 #include "tests/parallel/run/support_sparse_batch.h"
 #include "tests/support/cells.h"
@@ -23,7 +23,7 @@ const std::vector<Way>& ways() {
 
 class GpuNcclZero : public GpuNccl, public testing::WithParamInterface<std::tuple<int, int, size_t>> {};
 
-// Each rank computes one of the micro-batches that a single rank would compute. With three ranks the shards are unequal.
+// Shows that ranks with one micro-batch each give the bits of a single rank with all of them. With three ranks the shards are unequal.
 TEST_P(GpuNcclZero, GivesTheBitsOfOneRank) {
   const auto& [ranks, stage, way] = GetParam();
   const char* preset = (static_cast<size_t>(stage) + way) % 2 ? "gpt2-tiny" : "llama-tiny";

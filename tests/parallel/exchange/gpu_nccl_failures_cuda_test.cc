@@ -1,4 +1,4 @@
-// Failures among ranks that talk over NCCL: each rank must get an error soon.
+// Tests failures among ranks that talk over NCCL: each rank must get an error soon.
 #include "tests/parallel/exchange/support_nccl.h"
 
 #ifdef SPILLWAY_HAS_NCCL
@@ -15,7 +15,7 @@
 namespace spillway::test::gpu_nccl_failures_cuda_test {
 namespace {
 
-// How a run ended (error message and code), and how long it took.
+// Tells how a run ended (error message and code), and how long it took.
 struct End {
   std::string said;
   ErrorCode code = ErrorCode::bug;
@@ -34,7 +34,7 @@ End end_of(const std::function<void()>& body) {
   return end;
 }
 
-// Far below the 60 s that ranks wait for each other, so an end within this time is no time-out.
+// This limit is far below the 60 s that ranks wait for each other, so an end within it is no time-out.
 constexpr double kSoon_s = 40;
 
 TEST_F(GpuNccl, AFaultOnOneRankReachesAll) {
@@ -54,7 +54,7 @@ TEST_F(GpuNccl, AFaultOnOneRankReachesAll) {
 }
 
 #ifdef NCCL_EMULATED
-// NCCL fails on one rank after its peers have begun a collective that needs this rank: either before the rank enters it, or inside.
+// Makes NCCL fail on one rank after its peers have begun a collective that needs this rank: before the rank enters it, or inside.
 class GpuNcclFaults : public GpuNccl, public testing::WithParamInterface<std::tuple<const char*, int>> {};
 
 TEST_P(GpuNcclFaults, OfNcclOnOneRankReachAll) {
@@ -77,7 +77,7 @@ INSTANTIATE_TEST_SUITE_P(Calls, GpuNcclFaults,
                          });
 #endif
 
-// Runs `body` on ranks that have only a communicator, each on a thread. Returns the error message of each rank.
+// Runs `body` on ranks, each a thread that has only a communicator. Returns the error message of each rank.
 std::vector<std::string> on_ranks(int ranks, double timeout_s, const std::function<void(int, parallel::Communicator&)>& body) {
   auto ends = parallel::make_local_communicators(ranks, {.timeout_s = timeout_s});
   std::vector<std::string> said(static_cast<size_t>(ranks));
@@ -90,7 +90,7 @@ std::vector<std::string> on_ranks(int ranks, double timeout_s, const std::functi
       } catch (const std::exception& e) {
         said[static_cast<size_t>(r)] = e.what();
       }
-      for (--running; running > 0;) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // so that a rank is late, but not gone
+      for (--running; running > 0;) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // keeps this rank alive but late
     });
   }
   for (std::thread& t : threads) t.join();

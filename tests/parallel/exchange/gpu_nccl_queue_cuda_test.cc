@@ -1,5 +1,5 @@
-// Exchanges over NCCL are only put on a GPU queue. No lane waits on the CPU for another rank, NCCL allocates all its memory before the
-// first step, and a GPU that does not return from an exchange is reported.
+// Tests that exchanges over NCCL are only put on a GPU queue. No CPU thread waits for another rank, NCCL allocates all
+// its memory before the first step, and a GPU that does not return from an exchange is reported.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -24,7 +24,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// One of two data-parallel ranks: its exchange, its queue and a piece of GPU memory. Each runs on a thread of its own.
+// Holds one of two data-parallel ranks: its exchange, its queue and a piece of GPU memory. Each rank runs on a thread of its own.
 struct Side {
   int rank = 0;
   parallel::RankExchange& exchange;
@@ -38,7 +38,7 @@ class GpuNcclQueue : public GpuNccl {
     GpuNccl::SetUp();
     want(2);
   }
-  // Runs `body` on both ranks and returns the error message of each; empty if there was none.
+  // Runs `body` on both ranks. Returns the error message of each rank, or an empty text if there was none.
   std::vector<std::string> on_two(const std::function<void(const Side&)>& body) {
     auto ends = parallel::make_local_communicators(2, {.timeout_s = timeout_s_});
     std::vector<std::string> said(2);
@@ -174,15 +174,15 @@ TEST_F(GpuNcclQueue, AKernelThatLoadsBesideAnExchangeIsLateUnlessAllAreLoadedAtT
   ::unsetenv("CUDA_MODULE_LOADING");
 }
 
-// NCCL's abort hangs on rank 0's GPU, and everyone who waits for its queue hangs too. The `stuck` callback must be told so in time; the
-// program then ends the process.
+// Makes NCCL's abort hang on rank 0's GPU, so that everyone who waits for its queue hangs too. The
+// `stuck` callback must be called in time; the program would end the process there.
 TEST_F(GpuNcclQueue, AGpuThatNcclDoesNotLetGoOfIsToldInTime) {
   timeout_s_ = 0.5, abort_s_ = 0.3;
   std::promise<std::string> told;
   std::atomic<bool> first = true;
   stuck_ = [&](const std::string& why) {
     if (first.exchange(false)) told.set_value(why);
-    emulated_cuda::block_nccl_abort(false);  // the program would end the process here
+    emulated_cuda::block_nccl_abort(false);  // `stuck` has been called; the program would end the process then
   };
   emulated_cuda::block_nccl_abort(true);
   const auto said = on_two([&](const Side& side) {

@@ -1,5 +1,5 @@
-// Training runs of several ranks, each on a GPU of its own, that talk over NCCL and count the collectives and bytes that they request. Only
-// *cuda_test.cc files include this.
+// Provides training runs of several ranks, each on a GPU of its own, that talk over NCCL and count the
+// collectives and bytes that they request. Only *cuda_test.cc files include this header.
 #pragma once
 #include "parallel/exchange/nccl_communicator_cuda.h"
 
@@ -15,12 +15,12 @@
 
 namespace spillway::test {
 
-// Raises CUDA's limit of hardware connections before CUDA is used, as the program does for ranks that talk over NCCL. They have more queues
-// than the default eight connections. Of two queues that share a connection, an exchange might wait behind work that waits for that
-// exchange.
+// Raises CUDA's limit of hardware connections before CUDA is used, as the program does for ranks that
+// talk over NCCL. Such ranks have more queues than the default eight connections. If two queues shared a
+// connection, an exchange might wait behind work that waits for that exchange.
 inline const int kConnections = ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 
-// How many all-gathers and reductions the ranks requested, and how many bytes they sent and received.
+// Counts the all-gathers and reductions that the ranks requested, and the bytes that they sent and received.
 struct ExchangeCalls {
   std::atomic<i64> gathers = 0, sums = 0, sent = 0, received = 0;
 };

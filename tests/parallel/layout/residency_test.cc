@@ -1,4 +1,4 @@
-// The residency table, which says what each ZeRO stage, tier and order makes of a group. Programs are generated and checked by it.
+// Tests the residency table, which says what each ZeRO stage, tier and order makes of a group. Programs are generated and checked by it.
 #include "parallel/layout/residency.h"
 
 #include <gtest/gtest.h>
@@ -46,8 +46,8 @@ TEST_F(Resolved, WhatMovesDoesSoBesideComputingWhereAnEngineCopies) {
   }
 }
 
-// If gradients move once per step, the uses of a tied weight are added up in their slots and only the sum is stored. Otherwise each use is
-// stored by itself.
+// Shows that the uses of a tied weight are added up in their slots, and only the sum is
+// stored, if gradients move once per step. Otherwise each use is stored by itself.
 TEST_F(Resolved, OneUseRestsWhereGradientsTravelOnce) {
   ASSERT_TRUE(layout_.groups[0].tied());
   EXPECT_EQ(of({}).gradient_rests, (std::vector<bool>{true, true})) << "they are not moved";

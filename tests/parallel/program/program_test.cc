@@ -1,5 +1,5 @@
-// The generator makes Programs that pass the checker under every placement. The checker refuses Programs that would read or overwrite
-// memory wrongly.
+// Tests that the generator makes Programs that pass the checker under every placement, and
+// that the checker refuses Programs that would read or overwrite memory wrongly.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -71,8 +71,8 @@ TEST_F(Spilled, DeletingAnyFetchIsRefused) {
   EXPECT_GT(fetches, 10);
 }
 
-// Deletes one instruction that completes a gradient and stores it: an AddTied, a Reduce or the last Evict. None of them is dispensable, so
-// each deletion must be refused.
+// Deletes one instruction that completes a gradient and stores it: an AddTied, a Reduce or the
+// last Evict. No such instruction is dispensable, so each deletion must be refused.
 TEST(Program, DeletingWhatFinishesAGradientIsRefused) {
   const Layout layout = layout_of("gpt2-tiny");
   for (Tier tier : kTiers) {
@@ -98,7 +98,7 @@ TEST(Program, DeletingWhatFinishesAGradientIsRefused) {
   }
 }
 
-// Copies that the computing threads make overlap nothing. They stand right before their use, whatever is prefetched from nvme.
+// Shows that copies made by the computing threads, which overlap nothing, stand right before their use, whatever is prefetched from nvme.
 TEST(Program, HostWeightsAreFetchedJustBeforeTheirUse) {
   const Layout layout = layout_of("gpt2-tiny");
   const Placement placement = Placement::uniform(layout, Tier::host, Tier::host, Tier::host);
@@ -115,15 +115,15 @@ TEST(Program, HostWeightsAreFetchedJustBeforeTheirUse) {
 TEST_F(Spilled, ForgettingToWaitForAnythingIsRefused) {
   int edges = 0;
   for (u32 i = 0; i < program.head.size(); ++i) {
-    if (program.head[i].op == Op::AgreeNorm) continue;  // it waits so that the tail may start, not for memory
+    if (program.head[i].op == Op::AgreeNorm) continue;  // AgreeNorm waits so that the step may end, not for memory
     for (size_t a = 0; a < program.head[i].after.size(); ++a) {
-      if (program.head[program.head[i].after[a]].op == Op::Load) continue;  // tokens occupy no slot
+      if (program.head[program.head[i].after[a]].op == Op::Load) continue;  // Load is needed for tokens, which occupy no slot
       Program broken = program;
       broken.head[i].after.erase(broken.head[i].after.begin() + static_cast<std::ptrdiff_t>(a));
       edges += refusal(broken, layout, placement) != "";
     }
   }
-  // Some edges are implied by others, but most are not.
+  // Some edges (waits named in `after`) are implied by others, but most are not.
   EXPECT_GT(edges, 20);
 }
 
@@ -140,7 +140,7 @@ TEST_F(Spilled, ASlotOutsideTheSlabIsRefused) {
 }
 
 TEST_F(Spilled, FetchingOverWhatIsReadIsRefused) {
-  // Redirects the second Fetch of weights to the slot of the first one's.
+  // Redirects the second Fetch of weights to the slot of the first Fetch.
   Program broken = program;
   Slot first;
   for (Instruction& i : broken.head) {
@@ -182,12 +182,12 @@ TEST_F(Spilled, CountsTheBytesItMoves) {
   EXPECT_EQ(tail.read[2], 3 * all);  // the bytes of weights, m and v
   EXPECT_EQ(tail.written[2], 3 * all);
   EXPECT_EQ(tail.read[1], all);                // the bytes of all gradients
-  EXPECT_EQ(head.written[1], 2 * all + tied);  // written by each micro-batch; on the last, a tied weight's second use waits in its slot
+  EXPECT_EQ(head.written[1], 2 * all + tied);  // each micro-batch writes; on the last, a tied weight's second use stays in its slot
   EXPECT_EQ(head.read[1], all + tied);         // gradients that the second micro-batch fetches
 }
 
-// Gradients stored on nvme. The gradients of the first blocks are finished last. They stay in their memory slots for their Steps, which are
-// in the tail, in the head, or, if deferred, in the next head.
+// Describes where the last gradients' optimizer Steps are, with gradients stored on nvme. The gradients of the first blocks are finished
+// last. They stay in their memory slots for their Steps, which are in the tail, in the head, or, if deferred, in the next head.
 struct LastGradientCase {
   OptimizerOverlap overlap;
   i64 micro_batches;
@@ -205,7 +205,7 @@ class LastGradient : public testing::TestWithParam<LastGradientCase> {
     return generate_training(layout, p, scheduling);
   }
   bool last(u16 group) const { return layout.groups[group].owner_block < GetParam().blocks; }
-  // Returns every list of the Program that contains Steps.
+  // Returns every list of the Program that contains optimizer Steps.
   static std::vector<List Program::*> stepping(const Program& p) {
     std::vector<List Program::*> lists;
     for (const auto& [name, list] : kLists) {
@@ -213,7 +213,7 @@ class LastGradient : public testing::TestWithParam<LastGradientCase> {
     }
     return lists;
   }
-  // Applies `change` to one Step of a last gradient at a time and expects each result to be refused.
+  // Applies `change` to one optimizer Step of a last gradient at a time and expects each result to be refused.
   void expect_refused_when_stepping(const std::function<void(Instruction&)>& change) const {
     for (const auto list : stepping(program)) {
       for (u32 i = 0; i < (program.*list).size(); ++i) {
@@ -248,8 +248,8 @@ TEST_P(LastGradient, StaysInItsSlotForItsSteps) {
     const bool final = i.op == Op::Evict && reduced.count(i.group);
     EXPECT_FALSE(final && last(i.group));
   }
-  // Which lists contain Steps depends on the overlap. With none it is the commit. With backward it is the head, the head after clipping and
-  // the list that settles all. With forward it is the head and the list that settles it.
+  // The overlap decides which lists contain optimizer Steps. Without overlap it is the list `commit`. With backward it is `head`
+  // (the list with which a step begins), `clipped_head` and `clipped_settle`. With forward it is `head` and `settle`.
   constexpr size_t kListsWithSteps[] = {1, 3, 2};
   EXPECT_EQ(stepping(program).size(), kListsWithSteps[static_cast<size_t>(GetParam().overlap)]);
   for (const auto list : stepping(program)) {
@@ -263,7 +263,7 @@ TEST_P(LastGradient, StaysInItsSlotForItsSteps) {
   }
 }
 
-// The slot exists at the end of the head in any case, so a gradient that stays in it takes no more memory.
+// Shows that a gradient that stays in its slot takes no more memory: the step's first list (head) needs this slot until its end anyway.
 TEST_P(LastGradient, OfTheFirstBlockTakesNoMoreMemory) {
   if (GetParam().blocks > 1) return;
   const Placement on_host = Placement::uniform(layout, Tier::nvme, Tier::host, Tier::nvme);
@@ -291,7 +291,7 @@ TEST_P(LastGradient, IsNeitherWrittenNorRead) {
 TEST_P(LastGradient, ReadElsewhereIsRefused) {
   expect_refused_when_stepping([](Instruction& step) { step.in = {}; });
   expect_refused_when_stepping([](Instruction& step) { step.in.offset += 4096; });
-  for (const auto list : stepping(program)) {  // from a slot of another group, whose gradient is stored
+  for (const auto list : stepping(program)) {  // makes the optimizer Step read the slot of another group, whose gradient is stored
     Program broken = program;
     const auto other = std::ranges::find_if(broken.*list, [&](const Instruction& i) { return i.op == Op::Step && !last(i.group); });
     other->in = reduce_of_last().in;
@@ -304,7 +304,7 @@ TEST_P(LastGradient, GivenUpOrOverwrittenBeforeItsStepsIsRefused) {
   Instruction evict{.op = Op::Evict, .lane = Lane::compute, .what = What::gradient, .group = reduce.group};
   evict.in = reduce.in;
   EXPECT_NE(refusal_with({evict}), "");
-  // Fetches weights of the same size into the slot, which no other instruction would miss.
+  // Fetches weights of the same size into the gradient's slot, which no other instruction would miss.
   Instruction fetch{.op = Op::Fetch, .lane = Lane::compute, .what = What::weights, .group = reduce.group};
   fetch.out = reduce.in;
   EXPECT_NE(refusal_with({fetch}), "");
@@ -325,8 +325,8 @@ INSTANTIATE_TEST_SUITE_P(Overlaps, LastGradient,
                                          LastGradientCase{OptimizerOverlap::backward, 3, Order::micro_batch, 2},
                                          LastGradientCase{OptimizerOverlap::forward, 1, Order::micro_batch, 2}));
 
-// Frozen weights need not wait for a Step of their own. If they are copied into a slot that a deferred Step still reads, that Step alone
-// holds them up.
+// Shows that frozen weights, which need not wait for an optimizer Step of their own, wait if they are
+// copied into a slot that a deferred Step still reads. That Step alone holds them up.
 TEST(Program, WhatComesToTheSlotOfADeferredStepWaitsForIt) {
   const nn::Sequential model = models::build(models::preset("gpt2-tiny"), DType::f32);
   for (const auto& p : model.parameters) p->frozen = p->name.find(".h.2.") == std::string::npos;
@@ -344,7 +344,7 @@ TEST(Program, WhatComesToTheSlotOfADeferredStepWaitsForIt) {
   EXPECT_NE(refusal(broken, layout, placement).find("may still use"), std::string::npos);
 }
 
-// The head computes the same whether an update's Steps are deferred into it or not.
+// Shows that a step's first list (head) computes the same whether an update's optimizer Steps are deferred into it or not.
 TEST(Program, TheFirstHeadIsTheHeadWithoutItsSteps) {
   const Layout layout = layout_of("gpt2-tiny");
   for (Tier weights : kTiers) {

@@ -1,10 +1,10 @@
-// Instruction lists with a planted fault, for tests of the Program checker.
+// Makes instruction lists with a planted fault, for tests of the Program checker.
 #pragma once
 #include "parallel/program/program.h"
 
 namespace spillway::test {
 
-/// Returns the list without the instruction at index `at`. No other instruction waits for it any more.
+/// Returns the list without the instruction at index `at`. Other instructions no longer wait for the deleted one.
 inline parallel::List without(parallel::List list, size_t at) {
   list.erase(list.begin() + static_cast<std::ptrdiff_t>(at));
   for (parallel::Instruction& i : list) {

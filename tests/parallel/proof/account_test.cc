@@ -1,5 +1,5 @@
-// The account of where an instruction list's time went, on lists worked out by hand, and the simulator's treatment of lanes that share
-// cores, disk and link.
+// Tests the account of where an instruction list's time went, on lists worked out by hand,
+// and the simulator's treatment of threads that share cores, disk and link.
 #include "parallel/proof/account.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ Instruction disk(Op op, Lane lane, std::vector<u32> after = {}) {
 double at(const Account& a, Resource r) { return a.chain_s[static_cast<size_t>(r)]; }
 double at(const std::array<double, kLanes>& lanes, Lane lane) { return lanes[static_cast<size_t>(lane)]; }
 
-// A fetch of 3 s, 2 s of which wait for the disk, holds up the second block. The first block is computed meanwhile.
+// Shows the account of a fetch of 3 s, of which 2 s wait for the disk. It holds up the second block while the first is computed.
 TEST(Account, TheChainAndWhatComputingWaitedFor) {
   const List list = {disk(Op::Fetch, Lane::load), on(Op::Forward, Lane::compute), on(Op::Forward, Lane::compute, {0})};
   const Account a = account(list, std::vector<Timing>{{0, 3e6, 2e6}, {0, 1e6}, {3e6, 4.5e6}});
@@ -36,7 +36,7 @@ TEST(Account, TheChainAndWhatComputingWaitedFor) {
   EXPECT_EQ(a.bound_by(), Resource::disk);
 }
 
-// Work of another lane that overlaps computation and ends in time bounds nothing.
+// Shows that work on another thread that overlaps computation and ends in time bounds nothing.
 TEST(Account, WhatHidesBehindComputingBoundsNothing) {
   const List list = {disk(Op::Fetch, Lane::load), on(Op::Forward, Lane::compute), on(Op::Forward, Lane::compute, {0})};
   const Account a = account(list, std::vector<Timing>{{0, 2e6, 2e6}, {0, 3e6}, {3e6, 4e6}});
@@ -45,7 +45,7 @@ TEST(Account, WhatHidesBehindComputingBoundsNothing) {
   EXPECT_DOUBLE_EQ(at(a, Resource::disk), 0);
 }
 
-// The list ends with the optimizer. Computation is over and waits for it; only the update's own waits for the disk count as the disk's.
+// Shows a list that ends with the optimizer, for which computation waits. Only the update's own waits for the disk count as the disk's.
 TEST(Account, AnUpdateThatOutlivesComputing) {
   Instruction step = on(Op::Step, Lane::optimizer, {0});
   step.read_bytes[kNvme] = 1;
@@ -57,7 +57,7 @@ TEST(Account, AnUpdateThatOutlivesComputing) {
   EXPECT_DOUBLE_EQ(at(a, Resource::disk), 1.5);
 }
 
-// A copy within memory never counts as waiting for the disk, however long it takes.
+// Shows that a copy within memory never counts as waiting for the disk, however long it takes.
 TEST(Account, CopiesInMemoryAreMemory) {
   const List list = {on(Op::Fetch, Lane::load), on(Op::Forward, Lane::compute, {0})};
   const Account a = account(list, std::vector<Timing>{{0, 2e6, 2e6}, {2e6, 3e6}});
@@ -65,8 +65,8 @@ TEST(Account, CopiesInMemoryAreMemory) {
   EXPECT_EQ(a.bound_by(), Resource::memory);
 }
 
-// Computation continues once the other ranks have arrived and the sum is there. The whole exchange, and also the wait for a message, counts
-// as time of other ranks.
+// Shows that the whole exchange, and also the wait for a message, counts as time of other ranks.
+// Computation continues once the other ranks have arrived and the sum is there.
 TEST(Account, WaitingForOtherRanksIsTheirs) {
   const List list = {on(Op::Backward, Lane::compute), on(Op::Exchange, Lane::store, {0}), on(Op::Reduce, Lane::compute, {1}),
                      on(Op::ReceiveGradient, Lane::receive), on(Op::Backward, Lane::compute, {3})};
@@ -91,7 +91,7 @@ double simulated_s(const List& list, const std::vector<Work>& works, const Machi
 TEST(Simulate, LanesShareTheCores) {
   const List list = {on(Op::Forward, Lane::compute), on(Op::Step, Lane::optimizer)};
   const std::vector<Work> works = {{.cpu_s = 2, .cores = 2}, {.cpu_s = 1, .cores = 1}};
-  // Both together want three cores and have two, until the update is done after 1.5 s. Half of the forward is left and then runs alone.
+  // The two instructions want three cores and have two until the update is done after 1.5 s. Half of the forward is left and runs alone.
   EXPECT_DOUBLE_EQ(simulated_s(list, works, {.cores = 2}), 2.5);
   EXPECT_DOUBLE_EQ(simulated_s(list, works, {.cores = 3}), 2);
 }
@@ -105,8 +105,8 @@ TEST(Simulate, ReadsAndWritesShareADiskOrDoNot) {
   EXPECT_DOUBLE_EQ(simulated_s(two, {{.read_s = 1}, {.read_s = 1}}, {.duplex = 2}), 2);
 }
 
-// Each direction of the link has a copy engine of its own, which all copies in that direction share. Copies overlap computation and do not
-// count as waits for a disk.
+// Shows that each direction of the link has a copy engine of its own, which all copies in that
+// direction share. Copies overlap computation and do not count as waits for a disk.
 TEST(Simulate, CopiesShareTheLinkEachWay) {
   const List ways = {on(Op::Fetch, Lane::load), on(Op::Evict, Lane::store), on(Op::Forward, Lane::compute)};
   EXPECT_DOUBLE_EQ(simulated_s(ways, {{.to_gpu_s = 2}, {.from_gpu_s = 2}, {.cpu_s = 2}}, {}), 2);

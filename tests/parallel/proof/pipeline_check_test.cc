@@ -1,4 +1,4 @@
-// The checker over all ranks of a pipeline: generated Programs pass, and every planted fault is found.
+// Tests the checker over all ranks of a pipeline: generated Programs pass, and every planted fault is found.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ RunOptions tiny(int data, parallel::Pipeline pipeline) {
   return o;
 }
 
-// The plans of all ranks. refusal() returns the checker's objection to their Programs, or "" if it has none.
+// Holds the plans of all ranks. refusal() returns the checker's objection to their Programs, or "" if it has none.
 class World {
  public:
   explicit World(const RunOptions& o) : mesh_{o.ranks, o.pipeline.ranks}, model_(models::build(o.model, o.dtype)) {
@@ -106,7 +106,7 @@ INSTANTIATE_TEST_SUITE_P(Pipeline, EveryKind,
                                                           ScheduleKind::vertical),
                                           testing::Values(2, 3), testing::Values(OptimizerOverlap::none, OptimizerOverlap::forward)));
 
-// Two messages of one lane are swapped: ranks then wait for each other forever, or mistake one message for the other.
+// Swaps two consecutive sends, or receives, of a rank. Ranks then wait for each other forever, or mistake one message for the other.
 TEST(PipelineCheck, FindsMessagesInAnotherOrder) {
   World world(tiny(1, {.ranks = 3}));
   int swapped = 0;
@@ -131,7 +131,7 @@ TEST(PipelineCheck, FindsMessagesInAnotherOrder) {
   EXPECT_GE(swapped, 20);
 }
 
-// On a GPU every instruction that waits for other ranks must be on one of three lanes, whose queues alone have room for it.
+// Shows that on a GPU every instruction that waits for other ranks must be on one of the three CUDA streams that are made for that.
 TEST(PipelineCheck, FindsAnExchangeOnALaneOfOthers) {
   for (const Op op : {Op::SendActivation, Op::ReceiveGradient, Op::Gather}) {
     RunOptions o = tiny(2, {.ranks = 2});
@@ -149,8 +149,8 @@ TEST(PipelineCheck, FindsAnExchangeOnALaneOfOthers) {
 }
 
 TEST(PipelineCheck, FindsARingOfWaits) {
-  // A receive is made to wait until this rank has sent something that its peer takes later. Each rank's Program is valid by itself, but
-  // together they deadlock.
+  // Makes a receive wait until this rank has sent something that its peer takes later.
+  // Each rank's Program is valid by itself, but together they deadlock.
   World world(tiny(1, {.ranks = 2}));
   bool found = false;
   for (size_t r = 0; r < world.size(); ++r) {
@@ -186,7 +186,7 @@ TEST(PipelineCheck, FindsARingOfWaits) {
   EXPECT_TRUE(found);
 }
 
-// Data from another rank must neither be read before it arrives nor be overwritten before it is read.
+// Shows that data from another rank must neither be read before it arrives nor be overwritten before it is read.
 TEST(PipelineCheck, FindsSlotsThatOverlap) {
   World world(tiny(1, {.ranks = 2, .kind = ScheduleKind::gpipe}));
   int planted = 0;
@@ -198,7 +198,7 @@ TEST(PipelineCheck, FindsSlotsThatOverlap) {
       if (all[i].op == Op::ReceiveActivation || all[i].op == Op::ReceiveGradient) receives.push_back(i);
     }
     for (size_t n = 0; n + 1 < receives.size(); ++n) {
-      if (all[receives[n]].out == all[receives[n + 1]].out) continue;  // these two never overlap: one follows the other
+      if (all[receives[n]].out == all[receives[n + 1]].out) continue;  // these two receives never overlap: one follows the other
       for (Instruction& i : head) {
         if (i.in == all[receives[n + 1]].out && i.micro_batch == all[receives[n + 1]].micro_batch) i.in = all[receives[n]].out;
       }

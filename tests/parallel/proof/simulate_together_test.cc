@@ -1,5 +1,5 @@
-// The Programs of a whole pipeline are simulated together. With stages of equal length they take the time that the schedule's own
-// simulation says.
+// Tests the simulation of a whole pipeline's Programs together. With stages of equal
+// length it gives the time that the schedule's own simulation says.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using parallel::Work;
 
 class Simulated : public testing::TestWithParam<std::tuple<ScheduleKind, int, int>> {
  protected:
-  // Four layers make six blocks, so that every stage has equally many.
+  // Returns a run with four layers, which make six blocks, so that every stage has equally many.
   RunOptions options() const {
     const auto& [kind, ranks, data] = GetParam();
     RunOptions o;
@@ -60,7 +60,7 @@ TEST_P(Simulated, TakesWhatTheScheduleTakes) {
   EXPECT_NEAR(makespan(work), times.makespan * blocks_a_stage, 1e-6);
 }
 
-// A message takes time of its sender and holds up whoever waits for it.
+// Shows that a message takes time of its sender and holds up whoever waits for the message.
 TEST_P(Simulated, MessagesTakeTime) {
   const auto computing = [](const Instruction& i) { return computes_block(i.op) ? Work{.cpu_s = 1} : Work{}; };
   const double free = makespan([&](int, const Instruction& i) { return computing(i); });

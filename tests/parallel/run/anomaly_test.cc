@@ -1,5 +1,5 @@
-// An op that produces a NaN in the forward or backward is inserted behind each block, from embedding to loss. The report must name block,
-// op and layer under any pipeline stages, recomputation and order. Without a fault no number changes.
+// Tests --detect-anomaly. An op that produces a NaN in the forward or backward is inserted behind each block, from embedding to loss. The
+// report must name block, op and layer under any pipeline stages, recomputation and order. Without a fault no number changes.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -74,7 +74,7 @@ TEST(AnomalyOfARank, APlantedOpIsNamedBehindEachBlock) {
   }
 }
 
-// A weight is set to the largest finite number, so that the first op that multiplies by it overflows.
+// Sets a weight to the largest finite number. The first op that multiplies by this weight overflows and must be named in the report.
 TEST(AnomalyOfARank, TheOpsOfAModelAreNamedByTheirLayers) {
   const std::pair<const char*, const char*> cases[] = {
       {"layers.0.self_attn.q_proj.weight", "the forward of linear in model.layers.0.self_attn.q_proj is"},
@@ -102,7 +102,7 @@ TEST(AnomalyOfARank, NoNumberIsAnother) {
   }
 }
 
-// With fp16 the gradients overflow under the first loss scales. This is no anomaly: the step is skipped, as it is without --detect-anomaly.
+// Shows that an overflow under the first loss scales of fp16 is no anomaly: the step is skipped, as it is without --detect-anomaly.
 TEST(AnomalyOfARank, AnOverflowOfTheLossScaleIsNone) {
   RunOptions o = options();
   o.dtype = DType::f16;

@@ -1,5 +1,5 @@
-// An average of the weights that a rank keeps. Its numbers agree with a recurrence over the weights after each step, it has one set of bits
-// under any placement and sharding, its memory is what the plan says, and it changes nothing else.
+// Tests an average of the weights that a rank keeps. Its numbers agree with a recurrence over the weights after each step, it has
+// one set of bits under any placement and sharding, its memory is what the plan says, and it changes nothing else.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,8 +19,8 @@ using parallel::Tier;
 
 constexpr double kDecay = 0.9;
 
-// Update rules with 0, 2 and 3 state arrays, rules that step whole matrices, and rounded optimizer states. The average itself is never
-// rounded.
+// Lists update rules with 0, 2 and 3 state arrays, rules that step whole matrices, and
+// rounded optimizer states. The average itself is never rounded.
 struct Kind {
   const char* name;
   RuleSettings settings;
@@ -74,7 +74,7 @@ std::vector<std::vector<double>> recurrence(RunOptions o) {
   return average;
 }
 
-// Each step makes three rounding errors of numbers no larger than the largest one seen.
+// Compares the averages. Each step makes three rounding errors of numbers no larger than the largest one seen.
 void expect_near(const RunOptions& o, const RunResult& got, const std::vector<std::vector<double>>& want) {
   double largest = 0, worst = 0;
   for (size_t p = 0; p < want.size(); ++p) {
@@ -102,7 +102,7 @@ TEST(AverageOfWeights, InFp64FollowsThemToFp64) {
   expect_near(o, train(o), recurrence(o));
 }
 
-// Row 200 of the position embedding is infinite, and only the second step reads it, so that step is skipped.
+// Shows that a skipped step leaves the average unchanged. Row 200 of the position embedding is infinite, and only step 2 reads it.
 TEST(AverageOfWeights, StaysWithAStepThatIsSkipped) {
   RunOptions o = options(kKinds[0]);
   o.weights = [](const nn::Parameter& p, i64 begin, std::span<double> out) {
@@ -164,7 +164,7 @@ TEST_P(Averages, AreTheSameBitsInTwoStages) {
   expect_same_run(train(o), want);
 }
 
-// Losses, norms, weights and the rule's arrays are those of a run without an average. The plan has four more bytes per parameter.
+// Shows that losses, norms, weights and the rule's arrays equal those of a run without an average. The plan has 4 more bytes a parameter.
 TEST_P(Averages, ChangeNothingElse) {
   RunOptions o = options(GetParam());
   const RunResult with = train(o);

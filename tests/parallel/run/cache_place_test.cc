@@ -1,4 +1,4 @@
-// A key/value cache in host memory gives the same bits as one on the device.
+// Tests that a key/value cache in host memory gives the same bits as one on the device.
 #include "tests/parallel/run/support_cache_place.h"
 
 namespace spillway::test::cache_place_test {

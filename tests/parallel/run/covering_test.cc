@@ -1,5 +1,6 @@
-// The law of same_bits_test.cc over all factors at once. The full product of settings is large (scripts/matrix.sh), so the test runs a
-// covering array of strength 3, which contains every combination of three settings, and some corners by name.
+// Tests the law of same_bits_test.cc (placement changes no number) over all factors at once. The full product of settings is large
+// (scripts/matrix.sh), so the test runs a covering array of strength 3, which contains every combination of three settings, and some
+// corners by name.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -15,7 +16,7 @@ namespace {
 using parallel::OptimizerOverlap;
 using parallel::Tier;
 
-// Number of steps. An adaptive overlap changes its Program once more than half of the steps were clipped.
+// Each cell trains this many steps. An adaptive overlap changes its Program once more than half of the steps were clipped.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr i64 kSteps = 4;
 #else
@@ -51,8 +52,8 @@ TEST(CoveringArrayTest, HoldsEveryTripleThatCanOccur) {
   std::cout << array().rows().size() << " cells hold " << met.size() << " triples\n";
 }
 
-// All cells of the array, in release builds. They are grouped by precision and number of micro-batches, so that ctest runs the groups in
-// parallel.
+// Runs all cells of the array, in release builds. They are grouped by precision and
+// number of micro-batches, so that ctest runs the groups in parallel.
 class CoveringRelease : public testing::TestWithParam<std::tuple<int, int>> {};
 
 TEST_P(CoveringRelease, EveryCellGivesTheSameBits) {
@@ -72,13 +73,13 @@ INSTANTIATE_TEST_SUITE_P(Numbers, CoveringRelease, testing::Combine(testing::Ran
   return text(kPrecision, std::get<0>(cell.param)) + "_K" + text(kMicroBatches, std::get<1>(cell.param));
 });
 
-// Cells that a change is most likely to break. They are tested whatever the covering array contains.
+// Names cells that a change is most likely to break. They are tested whatever the covering array contains.
 struct NamedCell {
   const char* name;
   Row cell;  // one value per Factor, in the order of the enum
 };
 const NamedCell kNamed[] = {
-    // initials of the factors:                 p  g  o  a  r  ov c  m  or s  e  p  t  bf K  llama
+    // The digits belong to these factors:      p  g  o  a  r  ov c  m  or s  e  p  t  bf K  llama
     {"all_nvme_backward_recompute_vertical", {2, 2, 2, 2, 1, 1, 2, 0, 1, 1, 0, 1, 1, 0, 1, 0}},
     {"all_nvme_backward_redone_every_step", {2, 2, 2, 2, 0, 1, 1, 1, 0, 1, 1, 2, 1, 1, 1, 1}},
     {"all_nvme_forward_split_master", {2, 2, 2, 2, 0, 2, 2, 1, 1, 0, 0, 2, 0, 1, 1, 0}},
@@ -101,13 +102,13 @@ TEST_P(NamedCells, GiveTheSameBits) {
 
 INSTANTIATE_TEST_SUITE_P(Corners, NamedCells, testing::ValuesIn(kNamed), [](const auto& cell) { return cell.param.name; });
 
-// A run with another number of steps has other losses. This shows that the comparison can fail.
+// Shows that the comparison can fail: a run with another number of steps has other losses.
 TEST(CoveringArrayTest, ADifferenceShows) {
   References shorter(1);
   EXPECT_EQ(objection(Row(kFactors, 0), shorter, 2), "losses differ");
 }
 
-// Moments in bf16 or 8 bits are rounded stochastically, so their numbers differ from fp32's, but not between placements.
+// Tests moments in bf16 or 8 bits, which are rounded stochastically. Their numbers differ from fp32's, but not between placements.
 class RoundedMoments : public testing::TestWithParam<std::tuple<optim::Moments, DType>> {};
 
 TEST_P(RoundedMoments, AreTheSameBitsAnywhere) {

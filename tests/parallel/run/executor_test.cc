@@ -1,4 +1,4 @@
-// The executor obeys lanes and `after`. An error in any lane stops the others and is thrown by run().
+// Tests that the executor obeys the order of instructions. An error in any instruction stops the other threads and is thrown by run().
 #include "parallel/run/executor.h"
 
 #include <gtest/gtest.h>
@@ -63,7 +63,7 @@ TEST(Executor, LanesRunAtTheSameTime) {
   std::atomic<int> arrived{0};
   const auto timings = Executor().run(list, [&](const Instruction&) {
     ++arrived;
-    while (arrived < 2) std::this_thread::yield();  // ends only if both instructions run at the same time
+    while (arrived < 2) std::this_thread::yield();  // the loop ends only if both instructions run at the same time
     return 7;
   });
   EXPECT_EQ(timings[1].disk_us, 7);

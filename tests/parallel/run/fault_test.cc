@@ -1,5 +1,5 @@
-// A disk that fails during a step. Whichever lane meets the failure, train_step throws a typed error that names file, offset and errno, and
-// nothing hangs. Short reads and writes are no failure and change no bit.
+// Tests a disk that fails during a step. Whichever thread meets the failure, train_step throws a typed error that names
+// file, offset and errno, and nothing hangs. Short reads and writes are no failure and change no bit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ TEST_P(Faults, AnErrorAnywhereInAStepComesOut) {
   FaultyEngine* engine = nullptr;
   RunOptions o = on_disk(engine, GetParam());
   i64 at_load = 0, all = 0;
-  o.batches = [&](i64 step, int) {  // called on the data lane in each step
+  o.batches = [&](i64 step, int) {  // called on the data thread in each step
     (step == 0 ? at_load : all) = engine->system().transfers;
     return random_batch(o, step);
   };
@@ -97,7 +97,7 @@ TEST_P(Faults, WhatIsRightWhenReadAgainChangesNoBitAndIsToldOf) {
   EXPECT_NE(told.find("CRC32C"), std::string::npos) << told;
 }
 
-// A damaged gradient leaves the committed generation valid, so that a restart can go on from it. Damaged weights do not.
+// Shows that a damaged gradient leaves the committed generation valid, so that a restart can go on from it. Damaged weights do not.
 TEST_P(Faults, OnlyASpoiltCommitIsGivenUp) {
   FaultyEngine* engine = nullptr;
   RunOptions o = on_disk(engine, GetParam());

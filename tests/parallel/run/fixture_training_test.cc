@@ -1,10 +1,10 @@
-// Ten AdamW steps against PyTorch and transformers. Losses, gradient norms and final weights of the fixtures are compared in fp32 and fp64,
-// through the same Rank that trains everything else, with everything on the device and with everything on nvme.
+// Compares ten AdamW steps with PyTorch and transformers. Losses, gradient norms and final weights of the fixtures are compared in fp32
+// and fp64, through the same Rank that trains everything else, with everything on the device and with everything on nvme.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "data/safetensors.h"
+#include "data/safetensors/safetensors.h"
 #include "models/model.h"
 #include "models/weights.h"
 #include "tests/parallel/run/support_run.h"
@@ -82,8 +82,8 @@ class Fixture : public testing::TestWithParam<std::tuple<const char*, DType, Tie
   }
 };
 
-// GPT-2's key bias has gradient zero in exact arithmetic. Adam divides rounding noise by its own size there (see the fixtures' README), so
-// these values are not compared.
+// Returns true for values that are not compared: GPT-2's key bias has gradient zero in exact
+// arithmetic, so Adam divides rounding noise by its own size there (see the fixtures' README).
 bool is_noise(const std::string& parameter, size_t i, size_t size) {
   return parameter.find("c_attn.bias") != std::string::npos && i >= size / 3 && i < 2 * size / 3;
 }

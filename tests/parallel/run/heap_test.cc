@@ -1,5 +1,5 @@
-// Once the model is built, memory comes only from MemoryPools: no step makes a heap allocation above 64 KiB. This file counts calls of
-// malloc, so it is compiled only without a sanitizer, which has a malloc of its own.
+// Tests that memory comes only from MemoryPools once the model is built: no step makes a heap allocation above 64 KiB. This
+// file counts calls of malloc, so it is compiled only without a sanitizer, which has a malloc of its own.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -66,7 +66,7 @@ using parallel::Tier;
 RunOptions counted(Tier tier) {
   RunOptions o;
   o.model = models::preset("llama-tiny");
-  o.model.vocabulary = 5000;  // makes the head larger than a tile of any kernel
+  o.model.vocabulary = 5000;  // makes the output head larger than a tile of any kernel
   o.parameters = o.gradients = o.optimizer = tier;
   o.micro_batch_size = 4;
   o.sequence_length = 256;

@@ -1,5 +1,5 @@
-// A head that keeps its logits gives the same bits as one that recomputes them, in every order of micro-batches and with activations in any
-// tier. Logits that would be spilled are not kept.
+// Tests that a head that keeps its logits gives the same bits as one that recomputes them, in every order of
+// micro-batches and with activations in any tier. Logits that would be spilled are not kept.
 #include "models/presets.h"
 #include "tests/parallel/run/support_kept_logits.h"
 
@@ -38,18 +38,18 @@ TEST(KeptLogits, OfABlockThatRunsAgain) {
   expect_kept_logits_change_no_bit(o, 1);
 }
 
-// Vertical order with activations in host memory would spill the logits. Recomputing them is faster than moving them out and back, so they
-// are not kept.
+// Shows that logits are not kept if they would be spilled, as in vertical order with
+// activations in host memory. Recomputing them is faster than moving them out and back.
 TEST(KeptLogits, AreNotThoseThatWouldSpill) {
   RunOptions o = tiny(Order::vertical, 3);
   o.activations = Tier::host;
   expect_kept_logits_change_no_bit(o, 0);
-  o.order = Order::micro_batch;  // the head's activations stay on the device
+  o.order = Order::micro_batch;  // the output head's activations stay on the device
   expect_kept_logits_change_no_bit(o, 1);
 }
 
-// In a backward that is split into an input part and a weight part (zero-bubble), logits are kept until the weight part, which uses their
-// gradient.
+// Shows that logits are kept until the weight part of a backward that is split into an input part
+// and a weight part (zero-bubble), because the weight part uses their gradient.
 TEST(KeptLogits, OfABackwardInTwoParts) {
   RunOptions o = tiny(Order::micro_batch, 4);
   o.pipeline.ranks = 2;

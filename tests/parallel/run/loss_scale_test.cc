@@ -1,5 +1,6 @@
-// fp16 with a dynamic loss scale. Planted overflows, at the beginning and later in a run, skip steps. Every loss, norm, weight, moment and
-// the scale itself are the same under any placement, overlap, order, sharding and pipeline. Counters show that the events happened.
+// Tests fp16 with a dynamic loss scale. Planted overflows, at the beginning and later in a run, skip steps. Every loss, norm, weight,
+// moment and the scale itself are the same under any placement, overlap, order, sharding and pipeline. Counters show that the events
+// happened.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -80,8 +81,8 @@ TEST(LossScaledRun, ASkippedStepLeavesEverythingAsItIs) {
   EXPECT_EQ(got.v, none.v);
 }
 
-// The scale is a power of two, so dividing by it is exact. It changes a number only if that leaves the range of f16, and none does at
-// either of these scales.
+// Shows that two loss scales give nearly the same numbers. A scale is a power of two, so dividing by it is exact. The
+// tolerance is for gradients so small that f16 rounds them differently under the two scales (denormal numbers).
 TEST(LossScaledRun, TheScaleIsTakenOutAgain) {
   RunOptions o = base();
   o.steps = 3;
@@ -98,8 +99,8 @@ TEST(LossScaledRun, TheScaleIsTakenOutAgain) {
   }
 }
 
-// fp16 is compared with fp32 from the same weights. The fp16 weights and activations are off by random rounding errors of 2^-12. The loss,
-// of about 5.5, moves by a thousandth at most over these steps.
+// Compares fp16 with fp32 from the same weights. The fp16 weights and activations are off by random
+// rounding errors of 2^-12. The loss, of about 5.5, moves by a thousandth at most over these steps.
 TEST(LossScaledRun, LearnsAsFp32Does) {
   for (const char* preset : {"gpt2-tiny", "llama-tiny"}) {
     RunOptions o = base(preset);
@@ -150,7 +151,7 @@ TEST(LossScaledRun, AdaptiveOverlapChangesNoBit) {
   expect_reference(o, "llama-tiny");
 }
 
-// Each rank computes one of the micro-batches that a single rank would compute. All ranks see the same norm, and so the same scale.
+// Shows that ranks with one micro-batch each agree on norm and scale, and give the numbers of a single rank with all micro-batches.
 TEST(LossScaledRun, RanksAgreeOnTheScale) {
   for (int stage = 0; stage <= 3; ++stage) {
     SCOPED_TRACE(stage);

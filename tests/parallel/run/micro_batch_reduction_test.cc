@@ -1,6 +1,6 @@
-// Gradients that are reduced over the ranks after each micro-batch. Their bits differ from those of one reduction per step, but are the
-// same wherever the sums are stored and in whatever order blocks are computed. Each rank holds only its shard of the sums. The ranks are
-// threads.
+// Tests gradients that are reduced over the ranks after each micro-batch. Their bits differ from those
+// of one reduction per step, but are the same wherever the sums are stored and in whatever order blocks
+// are computed. Each rank holds only its shard of the sums. The ranks are threads.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,9 +38,9 @@ RunOptions tiny(const std::string& preset, int ranks, i64 micro_batches) {
   return o;
 }
 
-// On a sparse batch (support_sparse_batch.h) a single rank with all micro-batches adds the nonzero gradients in this order: all
-// micro-batches of k = 0, then one of each k. Ranks that reduce after each micro-batch add in the same order; ranks that reduce once per
-// step do not.
+// Shows that ranks that reduce after each micro-batch add in the order of a single rank with all micro-batches, and
+// that ranks that reduce once per step do not. On a sparse batch (support_sparse_batch.h) the single rank adds the
+// nonzero gradients in this order: all micro-batches of k = 0, then one of each k.
 TEST(MicroBatchReduction, SumsOverTheRanksFirst) {
   for (const char* preset : {"gpt2-tiny", "llama-tiny"}) {
     for (const int ranks : {2, 3}) {
@@ -158,8 +158,8 @@ i64 summed_bytes(const parallel::Plan& plan) {
   return bytes;
 }
 
-// In any order each rank holds 1/N of the gradients, to within a tile per group and use. The exchanged bytes grow with the number of
-// micro-batches.
+// Shows that in any order each rank holds 1/N of the gradients, to within a tile per
+// group and use. The exchanged bytes grow with the number of micro-batches.
 TEST(ReductionMemory, IsEachRanksPart) {
   const RunOptions whole = [] {
     RunOptions o = tiny("gpt2-tiny", 4, 5);
@@ -182,7 +182,7 @@ TEST(ReductionMemory, IsEachRanksPart) {
   EXPECT_EQ(sum, resting_gradients(all));
 }
 
-// Deletes each instruction that computes a sum, or stores or fetches it. A Program cannot do without any of them.
+// Deletes each instruction that computes a sum, or stores or fetches it. No Program can do without such an instruction.
 class ReductionProgram : public testing::TestWithParam<std::tuple<Tier, Order, int>> {
  protected:
   ReductionProgram() {
@@ -226,8 +226,8 @@ TEST_P(ReductionProgram, MissesWhatIsLeftOut) {
   EXPECT_GE(deleted[Op::Fetch], 2 * groups);
 }
 
-// Removes each wait of an Accumulate for an instruction that makes a sum. Instructions on different lanes, or that use the same slot, must
-// keep their order, so every removal counts.
+// Removes each wait of an Accumulate for an instruction that makes a sum. Instructions on different
+// threads, or that use the same slot, must keep their order, so every removal counts.
 TEST_P(ReductionProgram, MissesWhatDoesNotWait) {
   const parallel::List& head = plan_.train.head;
   int cut = 0, found = 0;

@@ -1,5 +1,5 @@
-// Muon through a Rank. Which parameters it moves and how far is compared with its formula, applied to gradients that plain SGD reveals.
-// Matrices of many tiles and chunks give the same bits under any placement, and some ranks may step no matrix.
+// Tests Muon through a Rank. Which parameters it moves and how far is compared with its formula, applied to gradients that plain SGD
+// reveals. Matrices of many tiles and chunks give the same bits under any placement, and some ranks may step no matrix.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -47,8 +47,8 @@ std::vector<double> gradient_of(const nn::Parameter& p, const std::vector<double
   return g;
 }
 
-// In the first step the momentum is 0.05 times the gradient, and the matrix that is orthogonalized is 0.0975 times it. Its scale does not
-// matter to the result.
+// Compares the first step with Muon's formula. The momentum is then 0.05 times the gradient, and the
+// matrix that is orthogonalized is 0.0975 times it. This factor does not matter to the result.
 TEST(MuonRank, MovesMatricesByItsFormulaAndTheRestAsAdamW) {
   const auto sgd = after_one_step(SgdSettings{}, 1),
              adamw = after_one_step(AdamSettings{.beta2 = 0.95, .weight_decay = 0.1, .decoupled_weight_decay = true}, 0.01),
@@ -71,13 +71,13 @@ TEST(MuonRank, MovesMatricesByItsFormulaAndTheRestAsAdamW) {
     double worst = 0;
     for (size_t i = 0; i < want.size(); ++i)
       worst = std::max(worst, std::abs(want[i] * (1 - 0.01 * 0.1) - 0.01 * scale * direction[i] - got[i]));
-    // The gradient is the difference of two weights, accurate to 1e-16 of them. Singular values as small as that come out differently.
+    // This gradient is the difference of two weights, accurate to 1e-16 of them. Singular values that small come out differently.
     EXPECT_LT(worst, 1e-9) << p->name;
   }
   EXPECT_EQ(matrices.size(), 4u);
 }
 
-// All matrices but one have more than one chunk of 16 tiles, and a part of a tile at the end.
+// Compares all placements of long matrices. All but one have more than one chunk of 16 tiles, and a part of a tile at the end.
 TEST(MuonRankMore, LongMatricesGiveTheSameBitsAnywhere) {
   const auto options = [] {
     RunOptions o = of_width(324, MuonSettings{});
@@ -96,7 +96,7 @@ TEST(MuonRankMore, LongMatricesGiveTheSameBitsAnywhere) {
   expect_same_run(train(o), want);
 }
 
-// A step that turns out to be clipped was done in vain inside the backward and is done again.
+// Shows that a step that turns out to be clipped, so that its work inside the backward was in vain, is done again.
 TEST(MuonRank, ClippingRedoesTheStep) {
   RunOptions o = of_width(128, MuonSettings{});
   o.gradient_clipping = 0.1;
@@ -107,7 +107,7 @@ TEST(MuonRank, ClippingRedoesTheStep) {
   expect_same_run(got, want);
 }
 
-// Shards are cut where a matrix ends, so that all of a matrix belongs to one rank.
+// Shows that shards are cut where a matrix ends, so that all of a matrix belongs to one rank.
 TEST(MuonRank, RanksStepWholeMatrices) {
   const nn::Sequential model = models::build(of_width(128, MuonSettings{}).model, DType::f32);
   for (const int ranks : {2, 3, 8}) {

@@ -1,6 +1,6 @@
-// The optimizer inside the backward (speculative), inside the next forward, or partly in each. Every loss, norm and weight equals those of
-// the plain order to the bit: with clipping in no, some or all steps, with a skipped step, and with gradient accumulation in both orders.
-// Counters show that redo and skip happened, and that exactly the planned bytes moved.
+// Tests the optimizer inside the backward (speculative), inside the next forward, or partly in each. Every loss, norm and weight equals to
+// the bit those of a run with the optimizer after the backward: with clipping in no, some or all steps, with a skipped step, and with
+// gradient accumulation in both orders. Counters show that redo and skip happened, and that exactly the planned bytes moved.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,8 +32,8 @@ constexpr Corner kCorners[] = {{Tier::device, Tier::device, Tier::device}, {Tier
                                {Tier::nvme, Tier::nvme, Tier::nvme},       {Tier::device, Tier::nvme, Tier::host}};
 constexpr i64 kSteps = 5;
 
-// Sanitizers are ten times slower. They run fewer layers, still of several buckets, and fewer cells that differ only in numbers; the code
-// paths are the same.
+// Builds with a sanitizer are ten times slower. They run fewer layers, still of several
+// buckets, and fewer cells that differ only in numbers; the code paths are the same.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr i64 kLayers = 2;
 constexpr int kPrefetches[] = {1}, kSpillPrefetches[] = {2};
@@ -76,7 +76,7 @@ i64 count(const RunResult& r, bool parallel::StepResult::*what) {
   return std::count_if(r.steps.begin(), r.steps.end(), [&](const auto& s) { return s.*what; });
 }
 
-// When the optimizer steps. "split" does half of the groups inside the backward and half inside the next forward.
+// Says when the optimizer steps. "split" does half of the groups inside the backward and half inside the next forward.
 struct Where {
   const char* name;
   OptimizerOverlap overlap;
@@ -103,7 +103,7 @@ class Overlap : public testing::TestWithParam<std::tuple<int, int>> {
   bool speculates() const { return where().overlap == OptimizerOverlap::backward; }
 };
 
-// The norms of the first steps are around 3. A threshold of 100 clips none of the steps, 1e-3 clips all, and the median norm clips half.
+// Shows the same bits for all kinds of clipping. The first norms are around 3: 100 clips no step, 1e-3 all, and the median norm half.
 TEST_P(Overlap, SameBitsWhetherClippingBites) {
   RunOptions o = options();
   std::vector<double> norms = plain(o).norms;
@@ -117,7 +117,7 @@ TEST_P(Overlap, SameBitsWhetherClippingBites) {
   }
 }
 
-// Row 200 of the position embedding is infinite, and only the second step reads it, so that step is skipped.
+// Shows the same bits across a skipped step. Row 200 of the position embedding is infinite, and only the second step reads it.
 TEST_P(Overlap, SameBitsAcrossASkippedStep) {
   RunOptions o = options();
   o.weights = [](const nn::Parameter& p, i64 begin, std::span<double> out) {
@@ -168,7 +168,7 @@ const auto kCells = cells_of(range(0, 6), range(0, 4));
 INSTANTIATE_TEST_SUITE_P(Corners, Overlap, testing::ValuesIn(kCells.diagonal), cell_name);
 INSTANTIATE_TEST_SUITE_P(SoakCorners, Overlap, testing::ValuesIn(kCells.rest), cell_name);
 
-// Saved activations, or with recomputation only the inputs of blocks, are offloaded to host memory or disk.
+// Tests saved activations, or with recomputation only the inputs of blocks, that are offloaded to host memory or disk.
 class ActivationSpill : public testing::TestWithParam<std::tuple<Tier, bool, Order>> {};
 
 TEST_P(ActivationSpill, SameBitsAndTheBytesMove) {
@@ -202,8 +202,8 @@ const auto kSpills =
 INSTANTIATE_TEST_SUITE_P(Tiers, ActivationSpill, testing::ValuesIn(kSpills.diagonal));
 INSTANTIATE_TEST_SUITE_P(SoakTiers, ActivationSpill, testing::ValuesIn(kSpills.rest));
 
-// The adaptive overlap speculates until more than half of the steps were clipped, and again when they no longer are. All Steps of a clipped
-// step are redone in the next head, whichever Program that belongs to.
+// Shows that the adaptive overlap speculates until more than half of the steps were clipped, and again when they no longer are.
+// All optimizer Steps of a clipped step are redone at the start of the next step, whichever Program that step runs.
 TEST(AdaptiveOverlap, ChangesItsProgramAndNoBit) {
   const std::set<i64> clipped{3, 4, 5, 6, 8, 9}, speculated{3, 4, 5, 6, 8};
   for (const Corner& c : {kCorners[2], kCorners[4]}) {
@@ -229,8 +229,8 @@ TEST(AdaptiveOverlap, ChangesItsProgramAndNoBit) {
   }
 }
 
-// Gradients of more than one block stay in their slots until their Steps, as long as the slots exist at the end of the head anyway, so that
-// this takes no more memory.
+// Shows that gradients of more than one block stay in their slots until their optimizer Steps, as long as
+// that takes no more memory because the slots exist at the end of the backward anyway.
 TEST(StayingGradients, TakeTheMemoryThereIs) {
   const nn::Sequential model = models::build(models::preset("gpt2-124m"), DType::bf16);
   RunOptions o = base("gpt2-124m");
@@ -255,7 +255,7 @@ TEST(StayingGradients, TakeTheMemoryThereIs) {
     const u16 blocks = plan.scheduling.staying_blocks;
     EXPECT_EQ(plan.train.moving_slab_bytes(), with(1));
     if (plan.scheduling.defers()) {
-      EXPECT_EQ(blocks, 2);  // fetching the first weights must not wait for a Step that it would not wait for anyway
+      EXPECT_EQ(blocks, 2);  // more blocks would make the fetch of the first weights wait for another optimizer Step
     } else {
       EXPECT_GT(blocks, 2);
       EXPECT_GT(with(static_cast<u16>(blocks + 1)), with(1));
@@ -263,8 +263,8 @@ TEST(StayingGradients, TakeTheMemoryThereIs) {
   }
 }
 
-// A deferred update finds its last gradient in memory that validation uses for weights. The update is therefore done before a validation or
-// another look at the weights.
+// Shows that a deferred update is done before a validation or another look at the
+// weights. Its last gradient lies in memory that validation uses for weights.
 TEST(DeferredStep, IsDoneBeforeAnybodyLooks) {
   for (const bool adaptive : {false, true}) {
     RunOptions o = base();
@@ -288,8 +288,8 @@ TEST(DeferredStep, IsDoneBeforeAnybodyLooks) {
   }
 }
 
-// In vertical order with everything on disk, weights are fetched twice per step (forward and backward), however many micro-batches there
-// are.
+// Shows that in vertical order with everything on disk, weights are fetched twice per
+// step (forward and backward), however many micro-batches there are.
 TEST(VerticalOrder, WeightsTravelOnceAWay) {
   RunOptions o = base();
   o.steps = 1;
@@ -316,7 +316,8 @@ std::string refusal(const parallel::Program& program, const parallel::Plan& plan
   return "";
 }
 
-// The checker refuses a Step that does not wait for its gradient, and a reader of weights that does not wait for a deferred Step.
+// Shows that the checker refuses an optimizer Step that does not wait for its gradient, and a reader that does not wait for a deferred
+// Step.
 TEST(OverlapCheck, RefusesAStepOutOfPlace) {
   RunOptions o = base();
   o.steps = 0;
@@ -358,8 +359,8 @@ TEST(OverlapCheck, RefusesAStepOutOfPlace) {
   }
 }
 
-// A Step inside the backward overwrites the generation before the one that the deferred Steps complete. It must therefore wait until that
-// one is committed.
+// Shows that an optimizer Step inside the backward must wait until the previous update is committed. The
+// Step overwrites the generation before the one that the deferred Steps complete.
 TEST(OverlapCheck, RefusesASpeculationBeforeTheCommitOfTheUpdateBefore) {
   RunOptions o = base();
   o.steps = 0;
@@ -377,8 +378,8 @@ TEST(OverlapCheck, RefusesASpeculationBeforeTheCommitOfTheUpdateBefore) {
   }
 }
 
-// Deferred groups are spread evenly over the blocks. The first block is always deferred, since its gradient is finished last and its
-// weights are needed first.
+// Shows that deferred groups are spread evenly over the blocks. The first block is always
+// deferred, since its gradient is finished last and its weights are needed first.
 TEST(DeferredGroups, AreSpreadOverTheBlocks) {
   const nn::Sequential model = models::build(models::preset("gpt2-124m"), DType::bf16);
   RunOptions o = base("gpt2-124m");

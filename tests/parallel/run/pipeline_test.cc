@@ -1,5 +1,6 @@
-// The law of pipeline parallelism: losses, norms, weights and moments are the same bits whichever rank computes and holds which blocks, in
-// whatever order. The ranks are threads. The reference has one pipeline rank and the same number of data-parallel ranks and micro-batches.
+// Tests the law of pipeline parallelism: losses, norms, weights and moments are the same bits whichever rank computes and holds which
+// blocks, in whatever order. The ranks are threads. The reference has one pipeline rank and the same number of data-parallel ranks and
+// micro-batches.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -84,8 +85,8 @@ const std::vector<Way>& ways() {
   return all;
 }
 
-// Runs all pairs of (split of the blocks, way of placing). Model, precision, data-parallel ranks and ZeRO stage vary from pair to pair, so
-// that each of their values meets each split and each way.
+// Runs all pairs of (split of the blocks, way of placing). Model, precision, data-parallel ranks and ZeRO
+// stage vary from pair to pair, so that each of their values meets each split and each way.
 class Pipelines : public testing::TestWithParam<std::tuple<size_t, size_t>> {};
 
 RunOptions cell(size_t deal, size_t way) {
@@ -118,7 +119,7 @@ const auto kLaterCells = cells_of(range(size_t{8}, dealt().size()), std::vector<
 INSTANTIATE_TEST_SUITE_P(LaterSchedules, Pipelines, testing::ValuesIn(kLaterCells.diagonal), name_of);
 INSTANTIATE_TEST_SUITE_P(SoakLaterSchedules, Pipelines, testing::ValuesIn(kLaterCells.rest), name_of);
 
-// Settings that change numbers. Each is compared with a reference of its own.
+// Tests settings that change numbers. Each setting is compared with a reference of its own.
 TEST(PipelineVariantsMore, FrozenSplitMasterRoundedGradientsAndMoments) {
   const auto frozen = [](auto names) {
     return [=](RunOptions& o) {
@@ -151,7 +152,7 @@ TEST(PipelineVariantsMore, FrozenSplitMasterRoundedGradientsAndMoments) {
   }
 }
 
-// A fault on one rank ends all ranks, and the error says whose it was.
+// Shows that a fault on one rank ends all ranks, and that the error says whose fault it was.
 TEST(PipelineFaults, OnOneRankReachAll) {
   RunOptions o = tiny("gpt2-tiny", 2);
   o.pipeline = {.ranks = 3};
@@ -168,7 +169,7 @@ TEST(PipelineFaults, OnOneRankReachAll) {
   }
 }
 
-// Validation and generation run through all stages, and every rank returns the result.
+// Shows that validation and generation run through all stages, and that every rank returns the result of a single stage.
 TEST(PipelineForward, GivesTheBitsOfOneStage) {
   for (const size_t deal : {size_t{1}, size_t{3}, size_t{5}, size_t{6}}) {
     std::mutex mutex;
@@ -202,7 +203,7 @@ TEST(PipelineForward, GivesTheBitsOfOneStage) {
   }
 }
 
-// The bytes of weights and state that a snapshot delivers while training goes on, by group and tile.
+// Maps group and tile to the bytes of weights and state that a snapshot delivers while training goes on.
 using Tiles = std::map<std::pair<u16, i64>, std::string>;
 
 Tiles snapshot_of(RunOptions o) {

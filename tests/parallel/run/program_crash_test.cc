@@ -1,6 +1,6 @@
-// Crash safety of a training run with everything on nvme. Its I/O is recorded. From any disk image that a crash at any instant may leave, a
-// restart must find the state after some step, to the bit and no older than the last reported commit, and must go on from it with the same
-// bits.
+// Tests that a training run with everything on nvme survives a crash. Its I/O is recorded. From any disk
+// image that a crash at any instant may leave, a restart must find the state after some step, to the bit
+// and no older than the last reported commit, and must go on from it with the same bits.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -39,8 +39,8 @@ RunOptions options(int overlap) {
   o.stripes = overlap >= 2 ? 2 : 1;
   o.adaptive = overlap == 3;
   o.overlap = o.adaptive ? OptimizerOverlap::none : static_cast<OptimizerOverlap>(overlap);
-  // With overlap in the backward every step is clipped, so that its Steps are done again. In an adaptive overlap, which defers some groups
-  // to the next forward, only the second step is clipped.
+  // With overlap in the backward every step is clipped, so that its optimizer Steps are done again. In an
+  // adaptive overlap, which defers some groups to the next forward, only the second step is clipped.
   o.gradient_clipping = overlap == 1 ? 1e-3 : 100;
   if (o.adaptive) {
     o.deferred_sixteenths = 8;
@@ -53,7 +53,7 @@ bool commits(const parallel::List& list) { return std::ranges::count(list, paral
 
 std::string record_of(i64 step) { return "step " + std::to_string(step); }
 
-// A training run that uses the given I/O engine, and folders that may already contain a state.
+// Runs training with the given I/O engine, in folders that may already contain a state.
 class Training {
  public:
   Training(const RunOptions& o, offload::IoEngine& engine, const fs::path& folder, Durability durability, const char* boot = nullptr)
@@ -73,8 +73,8 @@ class Training {
   const parallel::Plan& plan() const { return plan_; }
   const parallel::Resources& resources() const { return resources_; }
 
-  /// Trains, starting from the state that was found or else anew, and returns the final state. Calls at(2 s + 1) when the commit of step s
-  /// is requested, and at(2 s + 2) when it is done.
+  /// Trains, starting from the state that was found or, if none was, anew, and returns the final state. Calls
+  /// at(2 s + 1) when the commit of step s is requested, and at(2 s + 2) when the commit is done.
   std::vector<std::byte> train(const std::function<void(i64)>& at = [](i64) {}) {
     parallel::Rank rank(model_, plan_, resources_);
     i64 step = 0;
@@ -93,7 +93,7 @@ class Training {
         return record_of(step + 1);
       };
       rank.train_step([&] { return random_batch(o_, step); }, settings);
-      // Steps that were deferred to the next step are committed inside that step.
+      // Optimizer Steps that were deferred to the next step are committed inside that step.
       if (commits(*rank.last_head())) at(2 * step + 2);
       if (commits(*rank.last_tail())) at(2 * step + 4);
     }
@@ -102,7 +102,7 @@ class Training {
     return bytes_of(rank.state());
   }
 
-  /// Returns weights and optimizer state as they are stored; their checksums are verified.
+  /// Returns weights and optimizer state as they are stored, and verifies their checksums.
   std::vector<std::byte> bytes_of(parallel::ModelState& state) const {
     std::vector<std::byte> all;
     for (const parallel::Group& g : plan_.layout.groups) {
@@ -144,7 +144,7 @@ class ProgramCrash : public testing::Test {
   };
   enum class Disaster { process_death, power_loss };
 
-  // Thousands of disk images of a few MiB are made. Their memory is kept for reuse, not returned to the system each time.
+  // Keeps freed memory for reuse, because thousands of disk images of a few MiB are made.
   static void SetUpTestSuite() {
     ::mallopt(M_MMAP_THRESHOLD, 64 << 20);
     ::mallopt(M_TRIM_THRESHOLD, 256 << 20);
@@ -165,7 +165,7 @@ class ProgramCrash : public testing::Test {
     return offload::data_offset(make_plan(plan_request(model, options(0))).store.persistent_tiles, 0);
   }
 
-  // Judges every `stride`-th image. After every `resume_every`-th of those, training is resumed as well.
+  // Judges every `stride`-th image. After every `resume_every`-th image judged, training is resumed as well.
   Verdict judge(const IoLog& log, int overlap, Durability durability, Disaster disaster, int samples, i64 resume_every, i64 stride = 1) {
     Verdict verdict;
     i64 made = 0;
@@ -189,7 +189,7 @@ class ProgramCrash : public testing::Test {
   }
 
  private:
-  // Returns what is wrong with a restart from an image; empty if nothing is.
+  // Returns what is wrong with a restart from an image, or an empty text if nothing is.
   std::string objection(const IoLog& log, size_t entries, offload::IoEngine& engine, const RunOptions* resume, Durability durability,
                         const char* boot) {
     i64 asked = -1, reported = -1;  // the last step whose commit was requested, and the last one reported
@@ -223,7 +223,7 @@ class ProgramCrash : public testing::Test {
   std::vector<std::vector<std::byte>> wanted_;
 };
 
-// The adaptive overlap of these options defers some groups, but not all.
+// Shows that the adaptive overlap of options(3) defers some groups, but not all.
 TEST(ProgramCrashOptions, LeaveSomeStepsToTheNextForward) {
   const nn::Sequential model = models::build(options(3).model, DType::f32);
   const parallel::Plan plan = make_plan(plan_request(model, options(3)));
@@ -232,7 +232,7 @@ TEST(ProgramCrashOptions, LeaveSomeStepsToTheNextForward) {
   EXPECT_LT(deferred, std::ssize(plan.residency));
 }
 
-// A quick version: a few images from all over the run.
+// Judges a few images from all over the run, as a quick version of the test below.
 TEST_F(ProgramCrash, SomeInstantsRecover) {
   const IoLog log = record(3, Durability::step, 1);
   const Verdict verdict = judge(log, 3, Durability::step, Disaster::process_death, 0, 50, 11);
@@ -240,7 +240,7 @@ TEST_F(ProgramCrash, SomeInstantsRecover) {
   EXPECT_GE(verdict.images, 100);
 }
 
-// The full version: together more than 10,000 images.
+// Judges more than 10,000 images altogether, as the full version of the test above.
 class ProgramCrashRelease : public ProgramCrash, public testing::WithParamInterface<int> {};
 
 TEST_P(ProgramCrashRelease, EveryInstantOfAProcessRecovers) {
@@ -261,8 +261,8 @@ TEST_P(ProgramCrashRelease, EveryPowerLossRecovers) {
 
 INSTANTIATE_TEST_SUITE_P(Overlaps, ProgramCrashRelease, testing::Range(0, 4), [](const auto& overlap) { return kOverlaps[overlap.param]; });
 
-// A planted fault: the table and the superblock of each commit are moved forward in the log, so that a commit precedes its writes. The test
-// must catch it.
+// Shows that the test catches a planted fault: the table and the superblock of each
+// commit are moved forward in the log, so that a commit precedes its writes.
 TEST_F(ProgramCrash, ACommitBeforeItsWritesIsCaught) {
   IoLog log = record(0, Durability::checkpoint, 3);
   const auto is_commit = [&](const IoLog::Entry& e) {

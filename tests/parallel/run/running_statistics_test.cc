@@ -1,4 +1,4 @@
-// Batch norm's running statistics in a rank. The tests show what a step makes of them, what they are excluded from (norm, clipping,
+// Tests batch norm's running statistics in a rank: what a step makes of them, what they are excluded from (norm, clipping,
 // averages), and that they have one set of bits under any placement, recomputation, sharding and update rule.
 #include <gtest/gtest.h>
 
@@ -74,7 +74,7 @@ RunResult run(RunOptions o) {
   return train(o);
 }
 
-// Results of eager execution: one forward and backward of each micro-batch of a step.
+// Holds results of eager execution: one forward and backward of each micro-batch of a step.
 struct Eager {
   std::vector<std::vector<double>> statistics;  // by parameter: statistics averaged over the micro-batches
   double norm = 0;                              // gradient norm without the running statistics
@@ -129,8 +129,8 @@ TEST(RunningStatistics, MoveOnceAStepToTheMeanOfTheMicroBatches) {
   EXPECT_EQ(compared, 2 * (3 * 4 + 3 * 6));
 }
 
-// The "gradients" of running statistics are means and variances. Rounding to bf16 would change a variance by up to 2^-9 of itself, so they
-// must not be rounded, wherever gradients reside.
+// Shows that the "gradients" of running statistics, which are means and variances, are not rounded to
+// bf16, wherever gradients reside. Rounding would change a variance by up to 2^-9 of itself.
 TEST(RunningStatistics, AreNotRoundedWithTheGradients) {
   RunOptions o = options({"", SgdSettings{}});
   o.steps = 1;
@@ -152,7 +152,7 @@ TEST(RunningStatistics, AreNotRoundedWithTheGradients) {
   }
 }
 
-// The update rule does not move the running statistics, so no average of them is kept.
+// Shows that no average of the running statistics is kept, because the update rule does not move them.
 TEST(RunningStatistics, HaveNoAverage) {
   RunOptions o = options(kKinds[1]);
   o.average_decay = 0.9;
@@ -221,7 +221,7 @@ TEST_P(StatisticsPlaced, GivesTheSameBitsInTwoStages) {
   }
 }
 
-// For running statistics the state holds only a master copy, if weights have 16 bits, and none of the rule's arrays.
+// Shows that the state holds no array of the rule for running statistics: only a master copy, if weights have 16 bits.
 TEST_P(StatisticsPlaced, HoldsNoStateOfThem) {
   const RunResult got = run(options(GetParam()));
   const Kind& kind = GetParam();

@@ -1,6 +1,6 @@
-// The law: where the bytes reside never changes a number. Every cell trains the same steps under another placement. It must give every
-// loss, norm and weight of the run with everything on the device, to the bit. It must also have moved exactly the bytes that its plan says,
-// so that a placement that was ignored cannot pass.
+// Tests the law that where the bytes reside never changes a number. Every cell trains the same steps under another
+// placement. It must give every loss, norm and weight of the run with everything on the device, to the bit. It must also
+// have moved exactly the bytes that its plan says, so that a placement that was ignored cannot pass.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -15,7 +15,7 @@ namespace {
 using parallel::Tier;
 const std::vector<Tier> kTiers{Tier::device, Tier::host, Tier::nvme};
 
-// Sanitizers are ten times slower, so they run fewer steps on the same code paths.
+// Builds with a sanitizer are ten times slower, so they run fewer steps on the same code paths.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr i64 kSteps = 2;
 #else
@@ -56,7 +56,7 @@ void expect_moved_as_planned(const RunResult& r, const RunOptions& o) {
     EXPECT_EQ(per_step.written[static_cast<size_t>(t)] > 0, used);
     EXPECT_EQ(r.plan.total[static_cast<size_t>(t)] > 0, used || t == Tier::host);  // the checkpoint queue is always in host memory
   }
-  // The budgets of the pools are the plan's totals, so reaching them shows that the prediction is exact.
+  // The budgets of the pools are the plan's totals. If the peaks reach these totals, the prediction is exact.
   EXPECT_LE(r.peak_bytes[0], r.plan.total[0]);
   EXPECT_EQ(r.peak_bytes[1], r.plan.total[1]);
 }
@@ -156,7 +156,7 @@ TEST_P(SameBitsCorner, AnyBucketSize) {
   expect_reference(o, "gpt2-tiny");
 }
 
-// Gradient accumulation gives other numbers than one micro-batch, but the same ones under every placement.
+// Shows that gradient accumulation gives the same numbers under every placement, though other numbers than one micro-batch.
 TEST_P(SameBitsCorner, WithAccumulation) {
   RunOptions o = corner("gpt2-tiny");
   o.steps = std::min<i64>(kSteps, 5);
@@ -197,7 +197,7 @@ TEST_P(SameBitsCorner, WithDropout) {
 INSTANTIATE_TEST_SUITE_P(Corners, SameBitsCorner, testing::Values(2));
 INSTANTIATE_TEST_SUITE_P(SoakCorners, SameBitsCorner, testing::Values(0, 1, 3));
 
-// Training with a slightly different learning rate must differ. This shows that the comparison can fail.
+// Shows that the comparison can fail: training with a slightly different learning rate must differ.
 TEST(SameBitsTest, ADifferenceShows) {
   RunOptions o = tiny("gpt2-tiny");
   o.learning_rate *= 1 + 1e-6;

@@ -141,7 +141,7 @@ std::string wrong_bytes(const Row& cell, const RunResult& got) {
   return got.peak_bytes[1] != got.plan.total[1] ? "the host's peak is not the plan's" : "";
 }
 
-// Checks how many steps were clipped. Otherwise "sometimes" and "always" might mean "never".
+// Checks how many steps were clipped. Without this check "sometimes" and "always" might mean "never".
 std::string wrong_clipping(const Row& cell, const RunResult& got) {
   const auto count = std::count_if(got.steps.begin(), got.steps.end(), [](const auto& s) { return s.clipped; });
   const auto steps = std::ssize(got.steps);

@@ -1,5 +1,6 @@
-// The different ways to run one training that must all give the same numbers. Each way is a cell: a value for each of sixteen factors. Four
-// of the factors (model, precision, micro-batches, clipping) form the numbers key; cells that share it must agree in every bit.
+// Lists the different ways to run one training that must all give the same numbers. Each way is a cell: a value for each of sixteen
+// factors. Four of the factors (model, precision, micro-batches, clipping) form the numbers key; cells that share it must agree in every
+// bit.
 #pragma once
 #include <array>
 #include <map>
@@ -12,8 +13,8 @@
 
 namespace spillway::test {
 
-// The factors of a cell. Tiers are 0 device, 1 host, 2 nvme. Overlap 3 is adaptive, with half of the Steps deferred to the next forward.
-// Clipping 0 means that no step is clipped, 1 that every step is, 2 that some are.
+// Names the factors of a cell. Tiers are 0 device, 1 host, 2 nvme. Overlap 3 is adaptive, with half of the optimizer Steps
+// deferred to the next forward. Clipping 0 means that no step is clipped, 1 that every step is, 2 that some are.
 enum Factor {
   kParameters,
   kGradients,
@@ -43,15 +44,15 @@ std::vector<int> factor_sizes();
 /// Returns the cell as text: "parameters=nvme gradients=host …".
 std::string to_string(const Row& cell);
 
-/// Whether a cell exists (or, if it has open factors, some completion of it). A split master requires bf16 weights, and stripes and engine
-/// make a difference only if something is stored on nvme.
+/// Returns true if a cell exists or, if the cell has open factors, some completion of it exists. A split master
+/// requires bf16 weights, and stripes and engine make a difference only if something is stored on nvme.
 bool possible(const Row& cell);
 
 /// Returns the options that run a cell. References fills in the clipping.
 RunOptions options_of(const Row& cell, i64 steps);
 
-/// The reference runs. A cell's reference has the same numbers key, with everything on the device and no overlap; the cell must equal it. A
-/// reference is trained when it is first asked for.
+/// Holds the reference runs. A cell's reference has the same numbers key, with everything on the device and
+/// no overlap; the cell must equal it. A reference is trained when it is first asked for.
 class References {
  public:
   explicit References(i64 steps) : steps_(steps) {}
@@ -66,8 +67,8 @@ class References {
   std::map<std::vector<int>, double> between_;
 };
 
-/// Trains a cell and returns what is wrong with it: a number that differs from the reference's, bytes moved that are not those planned, or
-/// a tier that was used although it should not be, or the reverse. Empty if nothing is wrong.
+/// Trains a cell and returns what is wrong with it: a number that differs from the reference's, bytes moved that are not those planned, a
+/// tier used although it should not be, or a tier not used although it should be. Returns an empty text if nothing is wrong.
 std::string objection(const Row& cell, References& references, i64 steps);
 
 }  // namespace spillway::test

@@ -1,5 +1,5 @@
-// A small GPT-2 whose output head computes its logits in pieces, as a large one does. It is trained once with its logits kept and once with
-// them recomputed.
+// Makes a small GPT-2 whose output head computes its logits in pieces, as a large one does.
+// The model is trained once with its logits kept and once with them recomputed.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -30,8 +30,8 @@ inline const RunResult& of_last_block(const RunResult& run) {
   return run;
 }
 
-/// Checks that keeping logits changes no bit, and that the memory used equals the plan's to the page. The logits should be most of what the
-/// model can keep. `kept_at_once`: the number of micro-batches whose logits are kept at the same time.
+/// Checks that keeping logits changes no bit, and that the memory used equals the plan's to the page. The logits should be most of
+/// what the model can keep. `kept_at_once` is the number of micro-batches whose logits are kept at the same time.
 inline void expect_kept_logits_change_no_bit(RunOptions o, i64 kept_at_once) {
   o.build = with_small_head;
   const RunResult again = train(o);

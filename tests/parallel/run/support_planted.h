@@ -1,4 +1,4 @@
-// An op that produces a NaN in the forward or backward pass, inserted behind a block.
+// Provides an op that produces a NaN in the forward or backward pass, and inserts it behind a block.
 #pragma once
 #include <limits>
 

@@ -26,7 +26,7 @@ StepBatch random_batch(const RunOptions& o, i64 step, int rank) {
       const double u = uniform(key, static_cast<u64>(m.first_sample), static_cast<u64>(i)),
                    v = uniform(key, static_cast<u64>(m.first_sample) + 1, static_cast<u64>(i));
       m.tokens_BT.data<i32>()[i] = static_cast<i32>(u * static_cast<double>(o.model.vocabulary));
-      // Micro-batches ignore different numbers of targets, so that averaging the means of micro-batches would give a wrong loss.
+      // The micro-batches ignore different numbers of targets, so that averaging the means of micro-batches would give a wrong loss.
       const bool ignored = v < 0.1 + 0.2 * static_cast<double>(k * o.ranks + rank);
       m.targets_BT.data<i32>()[i] = ignored ? kIgnoredTarget : static_cast<i32>(v * static_cast<double>(o.model.vocabulary));
       m.positions_BT.data<i32>()[i] = static_cast<i32>(i % o.sequence_length);
@@ -66,7 +66,7 @@ std::vector<std::vector<double>> read_values(const nn::Sequential& model, const 
 
 namespace {
 
-// Returns the stored weights by group and tile, also those that other ranks step.
+// Returns the stored weights by group and tile, including tiles that other ranks step.
 std::map<std::pair<u16, i64>, std::string> read_weights(const parallel::Plan& plan, parallel::ModelState& at_rest) {
   std::map<std::pair<u16, i64>, std::string> tiles;
   const auto tile_bytes = static_cast<size_t>(plan.scheduling.format.weight_tile_bytes());

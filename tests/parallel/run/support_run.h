@@ -15,8 +15,8 @@
 
 namespace spillway::test {
 
-/// How long a rank waits for another, in seconds. Under the race detector a step of an emulated GPU may take minutes on a machine that
-/// others use too. A test that hangs altogether is ended by ctest.
+/// A rank waits this many seconds for another rank. Under the race detector a step of an emulated GPU may
+/// take minutes on a machine that others use too. A test that hangs altogether is ended by ctest.
 #ifdef __SANITIZE_THREAD__
 inline constexpr double kPatienceS = 900;
 #else
@@ -68,7 +68,7 @@ struct RunOptions {
   std::function<void(parallel::Rank&)> at_end;              // called once the bytes moved are counted
 };
 
-/// A way of placing and computing that does not change numbers.
+/// Describes a way of placing and computing that does not change numbers.
 struct Way {
   std::string name;
   std::function<void(RunOptions&)> change;
@@ -78,8 +78,8 @@ inline std::function<void(RunOptions&)> placed(parallel::Tier parameters, parall
   return [=](RunOptions& o) { o.parameters = parameters, o.gradients = gradients, o.optimizer = optimizer, o.overlap = overlap; };
 }
 
-/// Returns ways that use every tier for everything and run the optimizer at every place: first with all state in host memory, then with all
-/// on nvme.
+/// Returns ways of placing that use every tier for everything and run the optimizer at every
+/// place: first with all state in host memory, then with all state on nvme.
 const std::vector<Way>& common_ways();
 
 struct RunResult {
@@ -103,7 +103,7 @@ RunResult train(const RunOptions& options);
 /// Expects every number of both runs to be equal, and on every rank the bytes moved to be those planned.
 void expect_same_run(const RunResult& got, const RunResult& want);
 
-/// Does the same for runs with skipped steps, in which a norm that is not finite may be infinite or NaN.
+/// Compares runs with skipped steps like expect_same_run(). A norm that is not finite may be infinite in one run and NaN in the other.
 void expect_same_numbers(const RunResult& got, const RunResult& want);
 
 /// Returns the request that train() plans with.
@@ -114,8 +114,8 @@ parallel::StepSettings step_settings(const RunOptions& options, i64 step);
 /// Returns deterministic random tokens, with a few ignored targets, for one data-parallel rank.
 StepBatch random_batch(const RunOptions& options, i64 step, int rank = 0);
 
-/// Returns the weights (masters), m or v of a model from its stored state: by parameter id, with 0 for elements that this rank does not
-/// hold, and empty if it holds none of the parameter.
+/// Returns the weights (masters), m or v of a model from its stored state, by parameter id. Elements that
+/// this rank does not hold are 0, and a parameter of which the rank holds nothing is empty.
 std::vector<std::vector<double>> read_values(const nn::Sequential& model, const parallel::Plan& plan, parallel::ModelState& state,
                                              optim::StatePart part = optim::StatePart::master);
 

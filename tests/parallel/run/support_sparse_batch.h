@@ -1,5 +1,5 @@
-// Training steps in which most gradients are zero, so that a single rank can reproduce, in the same order, a sum over ranks and
-// micro-batches.
+// Makes training steps in which most gradients are zero, so that a single rank can
+// reproduce, in the same order, a sum over ranks and micro-batches.
 #pragma once
 #include <algorithm>
 
@@ -7,8 +7,8 @@
 
 namespace spillway::test {
 
-/// Returns a batch in which micro-batch n = k ranks + r of a step has only ignored targets, and so a zero gradient, unless k = 0 or it is
-/// the only such micro-batch of its k (r = k mod ranks).
+/// Returns a batch in which most micro-batches have only ignored targets, and so a zero gradient. Micro-batch n = k ranks +
+/// r of a step has targets only if k = 0 or r = k mod ranks, that is, one micro-batch for each k above 0.
 inline StepBatch sparse_batch(const RunOptions& o, i64 step, int rank, int ranks) {
   StepBatch batch = random_batch(o, step, rank);
   batch.counted_targets = 0;

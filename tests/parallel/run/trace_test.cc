@@ -1,5 +1,5 @@
-// The executor follows the order of the list and no other. A Fetch that is placed earlier overlaps the preceding block's computation; the
-// same Fetch placed late does not. Timings are the executor's own.
+// Tests that the executor follows the order of the list and no other order. A Fetch that is placed earlier overlaps the
+// preceding block's computation; the same Fetch placed late does not. Timings are the executor's own.
 #include <gtest/gtest.h>
 
 #include "models/presets.h"

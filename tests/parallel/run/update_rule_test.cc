@@ -1,5 +1,5 @@
-// Every update rule through the same Rank: it follows the trajectory of PyTorch's optimizer, gives one set of bits under any placement and
-// sharding, and takes the bytes of its state arrays, or none if it has no arrays.
+// Tests every update rule through the same Rank: it follows the trajectory of PyTorch's optimizer, gives one set of bits
+// under any placement and sharding, and takes the bytes of its state arrays, or none if it has no arrays.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "data/safetensors.h"
+#include "data/safetensors/safetensors.h"
 #include "models/model.h"
 #include "models/presets.h"
 #include "models/weights.h"
@@ -20,7 +20,7 @@ namespace {
 using namespace optim;
 using parallel::Tier;
 
-// The cases of tests/peers/training_optimizers.py, which made the reference values.
+// Describes a case of tests/peers/training_optimizers.py, which made the reference values.
 struct Case {
   const char* name;
   RuleSettings settings;
@@ -98,7 +98,7 @@ double worst(const char* name, const RunResult& got) {
 
 class Trajectory : public testing::TestWithParam<Case> {};
 
-// The tolerance covers ten steps of fp64 rounding errors, which a division by a small root amplifies. A wrong setting is far outside.
+// Compares trajectories with PyTorch's. The tolerance covers ten steps of fp64 rounding errors, which a division by a small root amplifies.
 TEST_P(Trajectory, IsPyTorchs) {
   const auto& [name, settings, learning_rate, own_rates_in] = GetParam();
   EXPECT_LT(worst(name, ten_steps(settings, learning_rate, own_rates_in)), 1e-10);
@@ -107,7 +107,7 @@ TEST_P(Trajectory, IsPyTorchs) {
 
 INSTANTIATE_TEST_SUITE_P(Rules, Trajectory, testing::ValuesIn(kCases), [](const auto& one) { return one.param.name; });
 
-// Rules with 0, 1 and 3 state arrays, and a rounded state.
+// Lists rules with 0, 1 and 3 state arrays, and a rounded state.
 struct Kind {
   const char* name;
   RuleSettings settings;
@@ -180,7 +180,7 @@ TEST_P(Placed, GivesTheSameBitsInTwoStages) {
   }
 }
 
-// The state holds the rule's arrays and the master for every trained tile. The runs above check that peaks equal the plan's.
+// Shows that the state holds the rule's arrays and the master for every trained tile. The runs above check that peaks equal the plan's.
 TEST_P(Placed, HoldsTheRulesBytes) {
   const RunResult got = train(tiny(GetParam()));
   const Kind& kind = GetParam();

@@ -1,4 +1,4 @@
-// Rank::visit shows every weight where it is stored, each exactly once, whichever ranks hold it and in whatever tier.
+// Tests that Rank::visit shows every weight where it is stored, each exactly once, whichever ranks hold it and in whatever tier.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -47,7 +47,7 @@ struct Ranks {
   int data, stage, pipeline;
 };
 
-// Checks every `every`-th pair of (ranks, way of placing).
+// Checks every `every`-th pair of (number of ranks, way of placing).
 void every_weight_is_shown_once(size_t every) {
   size_t pair = 0;
   for (const Ranks& ranks : {Ranks{1, 0, 1}, {2, 0, 1}, {3, 1, 1}, {2, 3, 1}, {1, 0, 2}, {2, 3, 2}}) {

@@ -1,6 +1,6 @@
-// Zero-bubble schedules as Programs. The weight gradients of a block and micro-batch are an instruction of their own, which runs later, on
-// data that the input part left in planned memory. The checker finds every planted fault. (pipeline_test.cc shows that the bits are the
-// same.)
+// Tests zero-bubble schedules as Programs. The weight gradients of a block and micro-batch are an
+// instruction of their own, which runs later, on data that the input part left in planned memory. The
+// checker finds every planted fault. pipeline_test.cc shows that the bits are the same.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -81,13 +81,13 @@ TEST_P(WeightParts, AreInstructionsOfTheirOwnAndLater) {
       EXPECT_EQ(now.in.bytes + now.out.bytes + now.spill.bytes, 0) << "messages and spilled activations are the input part's";
     }
     EXPECT_EQ(parts, 5 * std::ranges::count(p.layout.rank_of, p.layout.rank));
-    if (rank == 1) {  // the first rank's bubbles are elsewhere: it does not wait between the parts
+    if (rank == 1) {  // only later ranks wait between the parts; the first rank's idle time is elsewhere
       EXPECT_GT(later, 0);
     }
   }
 }
 
-// Blocks of matrix products and norms compute their weight gradients from activations alone, so the weight part fetches no weights.
+// Shows that blocks of matrix products and norms read no weights in their weight part, which uses activations alone.
 TEST_P(WeightParts, OfInnerBlocksReadNoWeights) {
   const parallel::Plan p = plan(0);
   for (const Instruction& i : p.train.head) {
@@ -128,7 +128,7 @@ TEST_P(WeightParts, InAnotherOrderAreRefused) {
       EXPECT_NE(refusal(p), "") << "block " << block << ", micro-batches " << m << " and the next";
       p.train.head = all;
     }
-    // A planted fault: the weight part stands before its input part.
+    // Plants a fault: the weight part of a backward stands before its input part.
     const size_t input = find(all, Op::BackwardInput, block, 1), weight = find(all, Op::BackwardWeight, block, 1);
     std::swap(p.train.head[input].op, p.train.head[weight].op);
     EXPECT_NE(refusal(p), "");
@@ -153,8 +153,8 @@ TEST_P(WeightParts, RunApartAndLater) {
   EXPECT_GT(apart, 0);
 }
 
-// The data that weight parts need is kept in the activation slab, and the plan counts it to the page: with one page less the run does not
-// fit.
+// Shows that the data that weight parts need is kept in the activation slab, and that
+// the plan counts it to the page: with one page less the run does not fit.
 TEST_P(WeightParts, WaitInPlannedMemory) {
   RunOptions o = options();
   i64 together = 0, in_parts = 0;
@@ -184,7 +184,7 @@ INSTANTIATE_TEST_SUITE_P(PipelineMore, WeightParts,
                          testing::Values(Case{ScheduleKind::zb_h1, "gpt2-tiny", Tier::host, true},
                                          Case{ScheduleKind::zb_v, "llama-tiny", Tier::device, false}));
 
-// A block without trained parameters passes on its input's gradient and has no weight part.
+// Shows that a block without trained parameters passes on its input's gradient and has no weight part.
 TEST(WeightPartsOfFrozen, AreNotThere) {
   RunOptions o;
   o.model = models::preset("gpt2-tiny");

@@ -1,6 +1,6 @@
-// The law of ZeRO: losses, norms, weights and moments are the same bits whatever part of the weights, gradients and optimizer state each
-// data-parallel rank holds, and in whichever tier. The ranks are threads. R ranks with one micro-batch each are compared with one rank that
-// has R micro-batches: the same numbers are added in the same order, but on another path.
+// Tests the law of ZeRO: losses, norms, weights and moments are the same bits whatever part of the weights, gradients and optimizer
+// state each data-parallel rank holds, and in whichever tier. The ranks are threads. R ranks with one micro-batch each are compared
+// with one rank that has R micro-batches: the same numbers are added in the same order, but on another path.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ RunOptions tiny(const std::string& preset, int ranks, int stage) {
   return o;
 }
 
-// Returns the result of a single rank with all micro-batches of the others. Results are cached, since several tests ask for the same ones.
+// Returns the result of a single rank with all micro-batches of several ranks. Results are cached, since several tests ask for them.
 const RunResult& alone(RunOptions o) {
   static std::map<std::pair<std::string, i64>, RunResult> all;
   const std::pair key{o.model.family == models::Family::gpt2 ? "gpt2" : "llama", o.ranks * o.micro_batches * 10 + (o.dtype == DType::bf16)};
@@ -86,8 +86,8 @@ const auto kOfThree = cells_of(std::vector{"llama-tiny"}, std::vector{3}, range(
 INSTANTIATE_TEST_SUITE_P(ThreeRanks, Zero, testing::ValuesIn(kOfThree.diagonal), zero_name);
 INSTANTIATE_TEST_SUITE_P(ThreeRanksMore, Zero, testing::ValuesIn(kOfThree.rest), zero_name);
 
-// Ways to run K micro-batches on each of R ranks. The reference is stage 0 on the device, which sums over micro-batches before it sums over
-// ranks.
+// Lists ways to run K micro-batches on each of R ranks. The reference is stage 0 on
+// the device, which sums over micro-batches before it sums over ranks.
 const std::vector<Way>& deeper() {
   constexpr Tier device = Tier::device, host = Tier::host, nvme = Tier::nvme;
   static const std::vector<Way> all = {
@@ -99,9 +99,7 @@ const std::vector<Way>& deeper() {
          o.parameters = o.gradients = o.optimizer = nvme, o.order = Order::vertical, o.overlap = OptimizerOverlap::forward;
        }},
       {"host_adaptive",
-       [](RunOptions& o) {
-         o.parameters = o.gradients = o.optimizer = host, o.adaptive = true, o.deferred_sixteenths = 8, o.threads = 2;
-       }},
+       [](RunOptions& o) { o.parameters = o.gradients = o.optimizer = host, o.adaptive = true, o.deferred_sixteenths = 8, o.threads = 2; }},
       {"spilled", [](RunOptions& o) { o.activations = nvme, o.recompute = true, o.gradients = host, o.optimizer = device; }},
       {"stripes", [](RunOptions& o) { o.optimizer = nvme, o.stripes = 2, o.engine = offload::IoEngineKind::pread; }},
       {"device_forward_two_threads", [](RunOptions& o) { o.overlap = OptimizerOverlap::forward, o.threads = 2, o.parameters = device; }},
@@ -139,7 +137,7 @@ INSTANTIATE_TEST_SUITE_P(Bf16Release, ZeroSteps,
                          testing::Combine(testing::Range(0, 4), testing::Values(DType::bf16), testing::Range(size_t{0}, size_t{8})),
                          steps_name);
 
-// Settings that change numbers. Each is compared with a reference of its own.
+// Tests settings that change numbers. Each setting is compared with a reference of its own.
 TEST(ZeroVariants, FrozenSplitMasterRoundedGradientsAndMoments) {
   for (const auto& change : std::vector<std::function<void(RunOptions&)>>{
            [](RunOptions& o) { o.freeze = [](const nn::Parameter& p) { return p.name.find("attn") != std::string::npos; }; },
@@ -161,8 +159,8 @@ TEST(ZeroVariants, FrozenSplitMasterRoundedGradientsAndMoments) {
   }
 }
 
-// Stage 3 shards weights and optimizer state, stage 1 and above optimizer state, stage 2 and above gradients: each rank holds 1/N, to
-// within a tile per group.
+// Shows that each rank holds 1/N, to within a tile per group, of what its ZeRO stage shards: from
+// stage 1 on optimizer state, from stage 2 on also gradients, at stage 3 also weights.
 TEST(ZeroMemory, FollowsTheFormulas) {
   const nn::Sequential model = models::build(models::preset("llama-tiny"), DType::f32);
   const auto bytes = [&](int stage, int rank, int ranks, const std::string& what) {
@@ -191,7 +189,7 @@ TEST(ZeroMemory, FollowsTheFormulas) {
   }
 }
 
-// A fault on one rank also ends the others, and the error says whose it was.
+// Shows that a fault on one rank also ends the others, and that the error says whose fault it was.
 TEST(ZeroFaults, OnOneRankReachAll) {
   RunOptions o = tiny("gpt2-tiny", 3, 3);
   std::atomic<int> loads{0};
@@ -207,7 +205,7 @@ TEST(ZeroFaults, OnOneRankReachAll) {
   }
 }
 
-// The checker finds each planted violation of what it promises about several ranks.
+// Plants violations of what the checker promises about several ranks. The checker must find each one.
 class ZeroProgram : public testing::TestWithParam<std::tuple<int, OptimizerOverlap>> {
  protected:
   parallel::Plan plan(int rank = 0) const {

@@ -1,4 +1,4 @@
-// Splits of a model's blocks over pipeline stages, compared with all possible splits.
+// Tests splits of a model's blocks over pipeline stages. Each split is compared with all possible ones.
 #include "parallel/schedule/pipeline_split.h"
 
 #include <gtest/gtest.h>
@@ -72,7 +72,7 @@ TEST(PipelineSplit, IsTheShortestOfAllThatFit) {
   }
 }
 
-// The head of a large vocabulary takes the time of several layers.
+// Shows that a split counts the embedding and the head. The head of a large vocabulary takes the time of several layers.
 TEST(PipelineSplit, CountsTheEmbeddingAndTheHead) {
   std::vector<BlockCost> blocks(14, BlockCost{1, 1});
   blocks.front() = {0.1, 4};

@@ -1,4 +1,4 @@
-// Schedules as CSV tables: writing and reading round-trips, and malicious or damaged tables are refused.
+// Tests schedules as CSV tables: writing and reading round-trips, and malicious or damaged tables are refused.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -41,7 +41,7 @@ TEST_P(ReferenceCsv, OurIdleSlotsAreColumnsOfTime) {
 
 INSTANTIATE_TEST_SUITE_P(Tables, ReferenceCsv, testing::ValuesIn(reference_tables()), tag_of);
 
-// torch computes the idle slots of its ZB-V table in the same way as we do: no rank in it waits longer than it must.
+// Compares idle slots with torch's ZB-V table, in which, as in ours, no rank waits longer than it must.
 TEST(ScheduleCsv, IdleSlotsOfZbVAreTorchs) {
   EXPECT_EQ(to_csv(with_idle(generate_schedule(ScheduleKind::zb_v, {2, 4, 2}))),
             whole_file(test::data("schedules/ZBVZeroBubble_r2_m4_s2.csv")));
@@ -106,7 +106,7 @@ TEST(ScheduleCsv, RefusesHostileTablesNamingRowAndColumn) {
   }
 }
 
-// A short text that names the last stage and the last micro-batch must not make the parser reserve memory for their product.
+// Shows that a short text that names the last stage and micro-batch does not make the parser reserve memory for their product.
 TEST(ScheduleCsv, SizesAreCheckedBeforeTheyAreUsed) {
   std::string text;
   for (int stage = 0; stage < 3000; ++stage) text += std::to_string(stage) + "F65535,";
@@ -121,7 +121,7 @@ TEST(ScheduleCsv, SizesAreCheckedBeforeTheyAreUsed) {
             std::string::npos);
 }
 
-// Whichever byte is changed, lost or doubled, the worst result is an Error(data).
+// Shows that a table with a byte changed, lost or doubled is read as a schedule or throws Error(data).
 TEST(ScheduleCsv, AnyDamageIsAScheduleOrADataError) {
   const std::string whole = whole_file(test::data("schedules/DualPipeV_r2_m4_s2.compact.csv"));
   const std::string bytes = std::string("\0,;()\n\r FBIW09\xff", 16);

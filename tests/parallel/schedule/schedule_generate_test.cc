@@ -1,4 +1,4 @@
-// Generated schedules are compared with the tables that torch.distributed.pipelining makes and with published formulas.
+// Compares generated schedules with the tables that torch.distributed.pipelining makes and with published formulas.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using enum ScheduleKind;
 
 constexpr ScheduleKind kKinds[] = {gpipe, one_forward_one_backward, interleaved, zb_h1, zb_v, vertical};
 
-// torch's names of the schedules that we generate.
+// Maps torch's names to the schedules that we generate.
 const std::map<std::string, ScheduleKind> kTheirs = {{"GPipe", gpipe},
                                                      {"1F1B", one_forward_one_backward},
                                                      {"Interleaved1F1B", interleaved},
@@ -63,7 +63,7 @@ TEST(ScheduleGenerate, VerticalIsTheirLoopedBfsWithBackwardsInAscendingOrder) {
   EXPECT_EQ(generate_schedule(vertical, {2, 4, 2}).rows, theirs.rows);
 }
 
-// On one rank the vertical order computes all micro-batches of a block before the next block.
+// Shows that on one rank the vertical order computes all micro-batches of a block before the next block.
 TEST(ScheduleGenerate, VerticalOnOneRank) {
   EXPECT_EQ(to_csv(generate_schedule(vertical, {1, 2, 3})), "0F0,0F1,1F0,1F1,2F0,2F1,2B0,2B1,1B0,1B1,0B0,0B1\n");
 }
@@ -74,11 +74,11 @@ bool legal(ScheduleKind kind, const PipelineShape& shape) {
   return kind == zb_h1 || kind == vertical || shape.chunks == 1;
 }
 
-// The number of slots in which a rank is busy: for each micro-batch and chunk F and B, or F, I and W.
+// Returns the number of slots in which a rank is busy: for each micro-batch and chunk F and B, or F, I and W.
 i64 busy(ScheduleKind kind, const PipelineShape& s) { return s.micro_batches * s.chunks * (kind == zb_h1 || kind == zb_v ? 3 : 2); }
 
-// The largest number of activations that rank r holds at once, as the papers bound it. They are activations of chunks, so a rank's whole
-// share of a micro-batch is `chunks` of them.
+// Returns the largest number of activations that rank r may hold at once, as the papers bound it. These
+// are activations of chunks, so a rank's whole share of a micro-batch is `chunks` of them.
 i64 activations_bound(ScheduleKind kind, const PipelineShape& s, i64 r) {
   const i64 all = s.micro_batches * s.chunks, behind = s.ranks - 1 - r;
   const i64 round = ceil_div(s.micro_batches, std::max<i64>(1, s.micro_batches / s.ranks));
@@ -89,7 +89,7 @@ i64 activations_bound(ScheduleKind kind, const PipelineShape& s, i64 r) {
   return all;
 }
 
-// Random shapes include those in which a schedule never reaches its steady state.
+// Tests random shapes, which include those in which a schedule never reaches its steady state.
 TEST(ScheduleGenerate, RandomShapesAreWholeExecutableAndWithinTheirBounds) {
   std::mt19937 random(20231130);
   const auto draw = [&](u64 most) { return static_cast<i64>(1 + random() % most); };
@@ -122,8 +122,8 @@ TEST(ScheduleGenerate, RandomShapesAreWholeExecutableAndWithinTheirBounds) {
   EXPECT_EQ(seen.size(), std::size(kKinds));
 }
 
-// Checks the bubbles, that is the slots in which a rank is idle, both between its first and last action and in total. There are enough
-// micro-batches M to fill the pipeline.
+// Checks the bubbles, that is the slots in which a rank is idle, both between its first and
+// last action and in total. There are enough micro-batches M to fill the pipeline.
 TEST(ScheduleGenerate, BubblesArePublishedOnes) {
   for (const i64 P : {1, 2, 3, 4, 8, 13}) {
     for (const i64 M : {2 * P, 4 * P}) {
@@ -148,8 +148,8 @@ TEST(ScheduleGenerate, BubblesArePublishedOnes) {
   }
 }
 
-// With unequal times the bubble is (P - 1)(F + B) for 1F1B and (P - 1)(F + I - W) for ZB-H1 (arXiv 2401.10241, table 1, whose B is our I).
-// Here B = I + W and W <= I <= F.
+// Shows that with unequal times the bubble is (P - 1)(F + B) for 1F1B and (P - 1)(F + I - W) for ZB-H1
+// (arXiv 2401.10241, table 1, whose B is our I). In this test B = I + W and W <= I <= F.
 TEST(ScheduleGenerate, BubblesOfUnequalTimesArePublishedOnes) {
   for (const StageCosts costs : {StageCosts{3, 5, 3, 2}, StageCosts{4, 7, 4, 3}, StageCosts{8, 12, 7, 5}}) {
     for (const i64 P : {2, 4, 8}) {

@@ -1,4 +1,4 @@
-// Times and activations of schedules that are small enough to compute by hand, and of one that is not small.
+// Tests times and activations of schedules that are small enough to compute by hand, and of one that is not small.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -14,8 +14,8 @@ namespace {
 
 Schedule table(const char* csv) { return parse_schedule_csv(csv, "x"); }
 
-// By hand: rank 0 computes F0 in [0, 2); the transfer takes 0.5; rank 1 computes F0 in [2.5, 5.5) and B0 in [5.5, 10.5); after 0.5 for the
-// way back rank 0 computes B0 in [11, 15).
+// Compares with times computed by hand: rank 0 computes F0 in [0, 2); the transfer takes 0.5; rank 1 computes F0 in
+// [2.5, 5.5) and B0 in [5.5, 10.5); after 0.5 for the way back rank 0 computes B0 in [11, 15).
 TEST(ScheduleSimulate, CostsByStageAndTransfers) {
   const ScheduleCosts costs{.stages = {{.forward = 2, .backward = 4}, {.forward = 3, .backward = 5}}, .transfer = 0.5};
   const ScheduleTimes times = simulate_schedule(table("0F0,0B0\n1F0,1B0"), costs);
@@ -31,8 +31,8 @@ TEST(ScheduleSimulate, CostsByStageAndTransfers) {
 
 TEST(ScheduleSimulate, StagesOfOneRankNeedNoTransfer) {
   EXPECT_EQ(simulate_schedule(table("0F0,1F0,1B0,0B0"), {.transfer = 100}).makespan, 4);
-  // Down the V of two ranks a micro-batch makes three hops, the middle one inside rank 1, so two of them are transfers. The same holds for
-  // the way back.
+  // A micro-batch that goes down and up the V of two ranks makes three hops, the middle one inside
+  // rank 1, so two of them are transfers. The same holds for its gradient's way back.
   const Schedule v = generate_schedule(ScheduleKind::zb_v, {2, 1, 2});
   EXPECT_EQ(simulate_schedule(v, {.transfer = 10}).makespan, simulate_schedule(v).makespan + 40);
 }
@@ -44,7 +44,7 @@ TEST(ScheduleSimulate, EachKindHasItsCost) {
   EXPECT_EQ(simulate_schedule(table("0F0,,,0B0"), costs).makespan, 11) << "idle slots are an outcome, not work";
 }
 
-// The pair waits for 1B0, although its forward could start earlier, and takes two slots.
+// Shows that an overlapped pair waits for 1B0, although its forward could start earlier, and takes two slots.
 TEST(ScheduleSimulate, AnOverlappedPairStartsWhenBothCan) {
   const ScheduleTimes times = simulate_schedule(table("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n1F0,1B0,1F1,1B1"));
   EXPECT_EQ(times.actions[0][1].start, 3);
@@ -79,7 +79,7 @@ TEST(ScheduleSimulate, RefusesCostsThatAreNone) {
   EXPECT_EQ(simulate_schedule(schedule, {.stages = {{0, 0, 0, 0}}}).bubble(), 0);
 }
 
-// Up to four thousand ranks with sixteen million actions are checked, simulated and proved executable within seconds.
+// Shows that up to four thousand ranks with sixteen million actions are checked, simulated and proved executable within seconds.
 TEST(ScheduleSimulateRelease, ThousandsOfRanksInSeconds) {
   for (const auto& [kind, shape] :
        {std::pair(ScheduleKind::one_forward_one_backward, PipelineShape{4096, 2048, 1}),

@@ -1,4 +1,4 @@
-// Access to the reference tables of pipeline schedules in tests/data/schedules.
+// Gives access to the reference tables of pipeline schedules in tests/data/schedules.
 #pragma once
 #include <gtest/gtest.h>
 

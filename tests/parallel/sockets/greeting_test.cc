@@ -1,5 +1,5 @@
-// Reception, which accepts connections at a rank's listening sockets and reads greetings. The tests face it with crowds of strangers,
-// silence, random bytes, other users' processes and a lack of file descriptors.
+// Tests Reception, which accepts connections at a rank's listening sockets and reads greetings. The tests face it with
+// crowds of strangers, silence, random bytes, other users' processes and a lack of file descriptors.
 #include "parallel/sockets/greeting.h"
 
 #include <gmock/gmock.h>
@@ -73,7 +73,7 @@ TEST(Reception, WhoHasBegunGivesWayLast) {
   EXPECT_THAT(reception.strangers(), HasSubstr("; and 90 more"));
 }
 
-// While its limit of connections is reached, Reception accepts no more and does not poll either.
+// Shows that Reception, while its limit of connections is reached, accepts no more and does not poll either.
 TEST(Reception, ACrowdWaitsOutside) {
   Door door;
   const auto strangers = door.crowd(15);
@@ -132,7 +132,7 @@ TEST(Reception, WithoutAnyDescriptorItSleeps) {
   EXPECT_LT(std::clock() - cpu, CLOCKS_PER_SEC / 5);
 }
 
-// The kernel tells which user owns the process at the other end, whatever that process claims. Another user's process is a stranger.
+// Shows that another user's process is a stranger. The kernel tells which user owns the process at the other end, whatever it claims.
 TEST(Reception, AnotherUsersProcessIsAStranger) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
   Door door;
@@ -151,8 +151,8 @@ TEST(Reception, AnotherUsersProcessIsAStranger) {
   EXPECT_EQ(status, 0);
 }
 
-// Sends frames of random words, with flipped bits, truncated or in pieces, half of them followed by a close. Each must be parsed as words
-// or count as a stranger's, and a genuine guest among them must be heard.
+// Sends frames of random words, with flipped bits, truncated or in pieces, half of them followed by a close. Each
+// must be parsed as words or count as a stranger's, and a genuine guest among them must be heard.
 TEST(Reception, FuzzedBytesAreWordsOrAStrangers) {
   std::mt19937 random(1);
   Door door;

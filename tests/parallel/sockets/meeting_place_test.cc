@@ -1,4 +1,4 @@
-// The file of --rendezvous file:PATH: who owns it, who may read it, and who removes it.
+// Tests the file of --rendezvous file:PATH: who owns it, who may read it, and who removes it.
 #include "parallel/sockets/meeting_place.h"
 
 #include <gmock/gmock.h>
@@ -56,7 +56,7 @@ TEST_F(MeetingFile, OnlyAnOwnFileIsRead) {
   EXPECT_THAT(why_not(), HasSubstr("an address in the file"));
 }
 
-// If opening fails, no temporary file with the token in it is left behind.
+// Shows that no temporary file with the token in it is left behind if opening the rendezvous fails.
 TEST_F(MeetingFile, NothingIsLeftBesideIt) {
   fs::create_directory(file);
   MeetingPlace there(place());

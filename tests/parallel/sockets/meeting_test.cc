@@ -1,5 +1,5 @@
-// The rendezvous of ranks, which are threads of this process here. A rank may not arrive, arrive twice, speak another protocol, or belong
-// to another run.
+// Tests the rendezvous of ranks, which are threads of this process. A rank may not
+// arrive, arrive twice, speak another protocol, or belong to another run.
 #include "parallel/sockets/meeting.h"
 
 #include <fcntl.h>
@@ -96,7 +96,7 @@ TEST(Meeting, AllAreLinkedWithAll) {
   expect_linked(attend_all(ranks(1, own_name(), kLong_s)), 0);
 }
 
-// The port named in an old file now belongs to another program, which accepts every connection and says nothing.
+// Shows that an old rendezvous file does not mislead ranks, even if its port now belongs to a program that accepts and says nothing.
 TEST(Meeting, FileLeftByAnotherRunDoesNotMislead) {
   const test::TemporaryFolder folder;
   const auto file = folder / "meeting";
@@ -153,7 +153,7 @@ TEST(Meeting, UnequalSizesAreNamed) {
   }
 }
 
-// The guest's side of the handshake, step by step, so that a test can stop or lie at any point.
+// Plays the guest's side of the handshake, step by step, so that a test can stop or lie at any point.
 struct Caller {
   Descriptor socket;
   Secret secret;
@@ -168,7 +168,7 @@ struct Caller {
     std::string why;
     return receive_words(socket, deadline, why, kMostWordsBytes).value_or(Words());
   }
-  // Sends the first greeting. Returns whether the host proved that it knows the token.
+  // Sends the first greeting. Returns true if the host proved that it knows the token.
   bool greet() {
     send_words(socket, {"hello", "3", nonces[0]}, deadline);
     const Words host = hear();
@@ -184,7 +184,7 @@ struct Caller {
   }
 };
 
-// Rank 1 introduces itself with another build's identity. The error must name both builds.
+// Shows that the error names both builds if rank 1 introduces itself with another build's identity.
 TEST(Meeting, UnequalBuildsAreNamed) {
   Words heard;
   std::thread other([&] {
@@ -201,8 +201,8 @@ TEST(Meeting, UnequalBuildsAreNamed) {
   EXPECT_EQ(heard[2], outcome.error);
 }
 
-// Without the token a stranger learns nothing about the run, however correct the rest of its messages is. A proof that was overheard is
-// worthless in the next handshake.
+// Shows that a stranger without the token learns nothing about the run, however correct the rest of
+// its messages is. A proof that was overheard is worthless in the next handshake.
 TEST(Meeting, AStrangerLearnsNothingAndIsNobody) {
   const std::string place = "tcp:127.0.0.1:" + std::to_string(free_port());
   const auto all = ranks(2, place, kLong_s);
@@ -231,8 +231,8 @@ TEST(Meeting, AStrangerLearnsNothingAndIsNobody) {
   strangers.join();
 }
 
-// A crowd larger than rank 0 keeps connections arrives before rank 1, some silent and some half way through the handshake. The ranks must
-// still meet.
+// Shows that ranks meet although a crowd larger than rank 0 keeps connections arrives
+// before rank 1, some silent and some half way through the handshake.
 TEST(Meeting, CrowdsOfStrangersDoNotKeepTheRanksApart) {
   const std::string place = "tcp:127.0.0.1:" + std::to_string(free_port());
   const auto all = ranks(2, place, kLong_s);
@@ -249,7 +249,7 @@ TEST(Meeting, CrowdsOfStrangersDoNotKeepTheRanksApart) {
   crowd.join();
 }
 
-// Even a host that knows the token and plays rank 0 cannot make a guest accept a roster with another number of ranks than the run has.
+// Shows that even a host that knows the token cannot make a guest accept a roster with another number of ranks than the run has.
 TEST(Meeting, RostersThatAreNotTheRunsAreRefused) {
   for (const int named : {0, 1, 3, 1000}) {
     int error = 0;
@@ -282,8 +282,8 @@ TEST(Meeting, RostersThatAreNotTheRunsAreRefused) {
   }
 }
 
-// Sends random bytes, whole frames of random words, and valid words with one bit flipped. Each is handled as a stranger or refused with a
-// known error, and never causes a fault.
+// Sends random bytes, whole frames of random words, and valid words with one bit flipped. Each is
+// handled as a stranger or refused with a known error, and never causes a fault.
 TEST(Meeting, FuzzedGreetingsRostersAndIntroductions) {
   std::mt19937 random(1);
   const Words good =
@@ -401,8 +401,8 @@ std::vector<SocketAddress> own_doors(const SocketAddress& localhost) {
   return doors;
 }
 
-// Behaves like a stranger in one of several ways: silence, noise, half a frame, an oversized frame, or a greeting or link request without a
-// proof.
+// Behaves like a stranger in one of several ways: silence, noise, half a frame, an
+// oversized frame, or a greeting or link request without a proof.
 void be_strange(const Descriptor& one, std::mt19937& random) {
   const auto soon = [] { return deadline_in(0.1); };
   const std::vector<std::string> noise = {"", "GET / HTTP/1.1\r\n\r\n", "SPILLWAY\x40", "SPILLWAY\xff\xff\xff\xff"};
@@ -436,8 +436,8 @@ void crowd(std::atomic<int>& strangers, const std::atomic<bool>& over) {
   }
 }
 
-// Strangers crowd every listening socket while ranks meet through TCP, again and again. The last rank arrives only after 500 strangers
-// have. Each rendezvous must succeed.
+// Lets strangers crowd every listening socket while ranks meet through TCP, again and again. The
+// last rank arrives only after 500 strangers have. Each rendezvous must succeed.
 TEST(SoakMeeting, TenThousandStrangersAtEveryDoor) {
   constexpr int kMeetings = 20, kStrangers = 500;
   std::atomic<int> strangers = 0;
@@ -467,7 +467,7 @@ TEST(Meeting, PortInUseIsNamed) {
   const Outcome outcome = attend(ranks(2, place, kLong_s)[0]);
   EXPECT_EQ(outcome.code, ErrorCode::usage);
   EXPECT_THAT(outcome.error, HasSubstr("rank 0 to open " + place + ", got \"Address already in use\""));
-  // The other ranks reach the program that holds the port. It does not answer, and they must say so.
+  // The other ranks reach the program that holds the port. That program does not answer, and the ranks must say so.
   auto guest = ranks(2, place, kShort_s)[1];
   guest.first_answer_s = 0.1;
   const Outcome other = attend(guest);

@@ -1,4 +1,4 @@
-// A SocketLink between two ends in this process: transfers dropped in the middle, invalid frames, and an end that closes.
+// Tests a SocketLink between two ends in this process: transfers dropped in the middle, invalid frames, and an end that closes.
 #include "parallel/sockets/socket_link.h"
 
 #include <gmock/gmock.h>
@@ -66,8 +66,8 @@ TEST(SocketLink, LettersOvertakeDataAndEveryByteArrives) {
   EXPECT_EQ(in, out);
 }
 
-// The message's last bytes use up the turn's share. Nothing more arrives that would wake the reader, so the message must be delivered at
-// once.
+// Shows that a message whose last bytes use up the share of one read() is
+// delivered at once. Nothing more arrives that would wake the reader.
 TEST(SocketLink, WhatEndsWithATurnsShareIsThereAtOnce) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
@@ -96,7 +96,7 @@ TEST(SocketLink, NothingIsSentBeforeThereIsRoom) {
   EXPECT_EQ(in, out);
 }
 
-// A receive is dropped while it is being filled. Its buffer may be freed at once, and the next message still arrives intact.
+// Shows that a receive may be dropped while it is being filled, its buffer freed at once, and the next message arrives intact.
 TEST(SocketLink, ReceiveDroppedWhileItIsFilled) {
   Pair pair;
   const Bytes out = pattern(kLarge, 1), next = pattern(70'001, 2);
@@ -126,7 +126,7 @@ TEST(SocketLink, SendDroppedInTheMiddleOfAFrame) {
   pair.b->receive(2, kMessage, after, 5);
   pair.b->write();
   pair.a->read();
-  pair.a->write();  // until the socket is full, in the middle of a frame
+  pair.a->write();  // writes until the socket is full, in the middle of a frame
   ASSERT_TRUE(pair.a->has_to_write());
   pair.a->drop(1);
   out.reset();
@@ -203,7 +203,7 @@ TEST(SocketLink, MoreBytesThanAskedForEndIt) {
   EXPECT_THAT(*pair.a->end(), HasSubstr("no more bytes"));
 }
 
-// Half of a letter followed by a close delivers no letter and ends the link.
+// Shows that half of a letter followed by a close delivers no letter and ends the link.
 TEST(SocketLink, HalfALetterIsNone) {
   Pair pair(false);
   const Bytes letter = pattern(1000, 1);
@@ -219,8 +219,8 @@ TEST(SocketLink, HalfALetterIsNone) {
   EXPECT_TRUE(pair.a->letters().empty());
 }
 
-// Frame headers are random but have valid checks. Each is accepted as a frame or ends the link, and nothing outside the buffers is accessed
-// (which ASan checks).
+// Sends random frame headers that have valid checks. Each is accepted as a frame or ends
+// the link, and nothing outside the buffers is accessed (which ASan checks).
 TEST(SocketLink, FuzzedFramesWithGoodChecks) {
   std::mt19937_64 random(1);
   int ended = 0, letters = 0;

@@ -1,4 +1,4 @@
-// Ranks that know each other's addresses connect to each other while strangers crowd their listening sockets.
+// Tests ranks that know each other's addresses and connect to each other while strangers crowd their listening sockets.
 #include "parallel/sockets/socket_mesh.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ using testing::HasSubstr;
 
 constexpr i64 kBytes = 8192;
 
-// Ranks of one node, each with a listening socket whose backlog may be so short that few connections can wait.
+// Holds ranks of one node, each with a listening socket whose backlog may be so short that few connections can wait.
 struct Ranks {
   Roster roster{"now", {}};
   std::vector<Descriptor> listeners;
@@ -36,7 +36,7 @@ struct Ranks {
     std::string why;
     return try_connect(SocketAddress::abstract(roster.all[rank].near_name), deadline_in(1), why);
   }
-  // Connects one rank to all others. Returns "" if all are linked, and otherwise the error message.
+  // Connects one rank to all others. Returns "" if all are linked, and the error message if not.
   std::string link(int rank, double meeting_s = 20) {
     const SocketOptions options{.rank = rank, .size = static_cast<int>(roster.all.size()), .meeting_s = meeting_s};
     std::vector<Descriptor> door;
@@ -61,8 +61,8 @@ struct Ranks {
   }
 };
 
-// Anyone on the node can see the listening sockets and fill their backlogs before the ranks accept connections. The ranks must link
-// nevertheless.
+// Shows that ranks link although strangers have filled the backlogs of their
+// listening sockets before. Anyone on the node can see these sockets.
 TEST(SocketMesh, DoorsThatWereFullBeforeAnybodyCame) {
   Ranks ranks(4, 1);
   std::vector<Descriptor> crowd;
@@ -92,7 +92,7 @@ TEST(SocketMesh, CrowdsThatGoOnComing) {
   them.join();
 }
 
-// A proof that was overheard at an earlier rendezvous of the same ranks, or on its way to another rank, is not accepted.
+// Shows that a proof overheard at an earlier rendezvous of the same ranks, or on its way to another rank, is not accepted.
 TEST(SocketMesh, AProofOfAnotherMeetingOpensNoDoor) {
   const Secret secret("t");
   for (const Words& said : {Words{"link", "earlier", "1", "0"}, Words{"link", "now", "1", "2"}, Words{"linked", "now", "1", "0"}}) {
@@ -103,7 +103,7 @@ TEST(SocketMesh, AProofOfAnotherMeetingOpensNoDoor) {
   }
 }
 
-// The rank that answers must also prove that it is the one that was called.
+// Shows that the rank that answers must also prove that it is the one that was called.
 TEST(SocketMesh, WhoAnswersWithoutAProofIsNotLinked) {
   Ranks ranks(2);
   std::thread stranger([&] {

@@ -1,4 +1,4 @@
-// Tests of a committed state that the drive no longer returns intact, or that a new start does not want.
+// Tests a committed state that the drive no longer returns intact, or that a new start does not want.
 #include "parallel/state/model_state.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 using parallel::ModelState;
 using parallel::Tier;
 
-// The training state of a small model, all of it on nvme, without a rank that trains it.
+// Holds the training state of a small model, all of it on nvme, without a rank that trains it.
 class StateOnDisk : public testing::Test {
  protected:
   StateOnDisk() : model_(models::build(options().model, DType::f32)), plan_(make_plan(plan_request(model_, options()))) {
@@ -54,7 +54,7 @@ class StateOnDisk : public testing::Test {
   parallel::Resources resources_;
 };
 
-// The drive fails while a tile is read again whose first read was damaged. The data is then not known to be damaged, so the commit is kept.
+// Shows that a commit is kept if a second read of a damaged tile fails. The data itself is then not known to be damaged.
 TEST_F(StateOnDisk, ACommitThatCannotBeReadAgainStays) {
   FaultySystem& disk = engine_.system();
   {

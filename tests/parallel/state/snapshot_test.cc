@@ -1,6 +1,6 @@
-// A snapshot saves the same bytes as a blocking scan at the same step. This holds whatever the steps do meanwhile, wherever weights and
-// state reside, and whether the save is quick, slow, or held back until the steps have overwritten everything. Training keeps its bits and
-// reads no more bytes.
+// Tests that a snapshot saves the same bytes as a blocking scan at the same step. This holds whatever the steps
+// do meanwhile, wherever weights and state reside, and whether the save is quick, slow, or held back until the
+// steps have overwritten everything. Training keeps its bits and reads no more bytes.
 #include "parallel/state/snapshot.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ struct Corner {
 constexpr Corner kCorners[] = {{Tier::device, Tier::device, Tier::device}, {Tier::host, Tier::host, Tier::host},
                                {Tier::device, Tier::device, Tier::nvme},   {Tier::nvme, Tier::host, Tier::host},
                                {Tier::host, Tier::device, Tier::device},   {Tier::nvme, Tier::nvme, Tier::nvme}};
-// When the optimizer steps. "split" does half of the Steps inside the backward and half inside the next forward.
+// Says when the optimizer steps. "split" does half of the Steps inside the backward and half inside the next forward.
 struct Where {
   const char* name;
   OptimizerOverlap overlap;
@@ -74,7 +74,7 @@ RunOptions eventful(const Corner& corner, const Where& where, i64 micro_batches)
   return o;
 }
 
-// Sanitizers are ten times slower, so they run fewer of the cells that differ only in numbers; the code paths are the same.
+// Builds with a sanitizer are ten times slower, so they run fewer cells, leaving out some that differ only in numbers.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr i64 kMicroBatches[] = {1};
 constexpr Pace kPaces[] = {Pace::held_back, Pace::impatient};
@@ -115,7 +115,7 @@ const auto kCells = cells_of(range(0, 6), range(0, 4));
 INSTANTIATE_TEST_SUITE_P(Cells, Snapshots, testing::ValuesIn(kCells.diagonal), cell_name);
 INSTANTIATE_TEST_SUITE_P(SoakCells, Snapshots, testing::ValuesIn(kCells.rest), cell_name);
 
-// Biases and the tied embedding are frozen. No Step reads or writes them, but snapshots contain them.
+// Shows that snapshots contain frozen weights (biases and the tied embedding), which no optimizer Step reads or writes.
 TEST(SnapshotMore, HoldsFrozenWeights) {
   for (const Corner& corner : kCorners) {
     for (const Where& where : {kNone, kForward}) {
@@ -134,7 +134,7 @@ TEST(SnapshotMore, HoldsFrozenWeights) {
   }
 }
 
-// A Step does not read bf16 weights from nvme if they have a full master. A save contains them nevertheless.
+// Shows that a save contains bf16 weights on nvme that have a full master, although an optimizer Step does not read such weights.
 TEST(Snapshot, HoldsWeightsThatNoStepReads) {
   for (const Corner& corner : {Corner{Tier::nvme, Tier::host, Tier::host}, Corner{Tier::nvme, Tier::nvme, Tier::nvme}}) {
     for (const Where& where : kWheres) {
@@ -154,8 +154,8 @@ TEST(Snapshot, HoldsWeightsThatNoStepReads) {
   }
 }
 
-// The stored bf16 weights are those of their masters, in every tier. Comparisons of training runs look at masters only, so this needs a
-// test of its own.
+// Shows that the stored bf16 weights are those of their masters, in every tier. Comparisons
+// of training runs look at masters only, so this needs a test of its own.
 TEST(Snapshot, WeightsAtRestAreThoseOfTheirMasters) {
   for (const Corner& corner : kCorners) {
     for (const Where& where : kWheres) {
@@ -189,7 +189,7 @@ TEST(SnapshotMore, ReadsNothingThatTheStepsDoNotRead) {
       o.steps = 4;
       RunResult got;
       const auto all = train_with_saves(o, {1, 3}, Pace::quick, got);
-      // The counters are compared before the end, since the second save may only be drained there.
+      // The counters are compared before the run's end, since the second save may be completed only at that end.
       for (size_t t = 0; t < offload::kTiers; ++t) {
         EXPECT_EQ(got.moved.read[t], got.planned.read[t]) << "tier " << t;
         EXPECT_EQ(got.moved.written[t], got.planned.written[t]) << "tier " << t;
@@ -199,7 +199,7 @@ TEST(SnapshotMore, ReadsNothingThatTheStepsDoNotRead) {
   }
 }
 
-// Bytes that a save itself reads from nvme are not counted as the steps' reads.
+// Shows that bytes that a save itself reads from nvme are not counted as the steps' reads.
 TEST(Snapshot, CountsItsOwnReadsApart) {
   for (const Pace pace : {Pace::quick, Pace::impatient}) {
     for (const bool frozen : {false, true}) {
@@ -217,7 +217,7 @@ TEST(Snapshot, CountsItsOwnReadsApart) {
   }
 }
 
-// The planted fault: a snapshot that the Stepper does not know of saves what later steps have made of the state.
+// Plants a fault: a snapshot that the Stepper does not know of saves what later steps have made of the state.
 TEST(Snapshot, WithoutTheStepperSavesOtherBytes) {
   for (const Corner& corner : {kCorners[0], kCorners[1], kCorners[5]}) {
     RunOptions o = base(corner, kNone);
@@ -252,7 +252,7 @@ TEST(Snapshot, WithoutTheStepperSavesOtherBytes) {
   }
 }
 
-// A save that fails takes no more tiles and does not disturb training.
+// Shows that a save that fails takes no more tiles and does not disturb training.
 TEST(Snapshot, AnErrorInTheSaveIsItsOutcome) {
   for (const Corner& corner : kCorners) {
     RunOptions o = base(corner, kNone);
@@ -277,7 +277,7 @@ TEST(Snapshot, AnErrorInTheSaveIsItsOutcome) {
   }
 }
 
-// A snapshot is ended while its save waits for tiles that no Step has handed over yet. The save gets an error.
+// Ends a snapshot while its save waits for tiles that no optimizer Step has handed over yet. The save must get an error.
 TEST(Snapshot, GivenUpItEnds) {
   RunOptions o = base(kCorners[5], kNone);
   o.steps = 1;

@@ -1,4 +1,4 @@
-// The bytes of a training state as read by a blocking scan and as saved by snapshots, for tests that compare the two.
+// Provides the bytes of a training state as read by a blocking scan and as saved by snapshots, for tests that compare the two.
 #pragma once
 #include <future>
 #include <map>
@@ -9,7 +9,7 @@
 
 namespace spillway::test {
 
-/// The bytes of one generation by group and tile, and how many tiles were delivered in all.
+/// Holds the bytes of one generation by group and tile, and counts the tiles that were delivered in all.
 struct StateBytes {
   struct Group {
     std::map<i64, std::vector<std::byte>> weights, state;  // bytes of each tile, by tile number
@@ -24,8 +24,8 @@ bool same(const StateBytes& a, const StateBytes& b);
 /// Returns the state as it is stored now.
 StateBytes scanned(parallel::Rank& rank);
 
-/// How fast a save takes its tiles. held_back: it takes no tile before the next save is due, so that Steps must copy every tile they
-/// overwrite; there is room for that. impatient: it is slow, and Steps do not wait for it but leave tiles behind.
+/// Says how fast a save takes its tiles. held_back: it takes no tile before the next save is due, so that optimizer Steps must copy every
+/// tile they overwrite; the queue has room for all copies. impatient: it is slow, and Steps do not wait for it but leave tiles behind.
 enum class Pace { quick, slow, held_back, impatient };
 
 /// Sets the number of buffers of the checkpoint queue.
@@ -40,7 +40,7 @@ struct Saved {
 /// Trains, begins a save after each of the steps in `saves`, and returns what was saved.
 std::vector<std::unique_ptr<Saved>> train_with_saves(RunOptions o, const std::vector<i64>& saves, Pace pace, RunResult& result);
 
-/// Does the same with blocking scans. Returns the states by step.
+/// Trains as train_with_saves() does, but scans while training waits. Returns the states by step.
 std::map<i64, StateBytes> train_with_scans(RunOptions o, const std::vector<i64>& saves, RunResult& result);
 
 }  // namespace spillway::test

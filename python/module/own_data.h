@@ -1,0 +1,32 @@
+// Samples that Python code supplies, for a model that reads data of its own: a sequence of dictionaries with one array for each input, or a
+// dictionary of arrays with one row for each sample.
+#pragma once
+#include <nanobind/nanobind.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/loader/own_samples.h"
+#include "python/module/raised.h"
+
+namespace spillway::python {
+
+namespace nb = nanobind;
+
+struct OwnSamples {
+  nb::object sequence;          // read by threads of the run, under the GIL; invalid if there are columns
+  std::vector<Tensor> columns;  // the arrays, in the types of the inputs; read without the GIL
+  i64 count = 0;
+  std::string argument;            // "data" or "validation_data", for messages
+  std::vector<InputShape> inputs;  // the names, shapes and types in the first sample
+};
+
+/// Reads the first sample, or all columns. Floats become `floats`. Throws WrongType or WrongValue, naming `argument`, for another object
+/// and for arrays that cannot be samples. Must be called under the GIL.
+OwnSamples own_samples(const nb::object& given, DType floats, const std::string& argument);
+
+/// Returns the source of these samples. What their code raises is kept in `raised`. Both must outlive the source.
+std::shared_ptr<data::TensorSource> source_of(const OwnSamples& samples, Raised& raised);
+
+}  // namespace spillway::python

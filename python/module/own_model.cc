@@ -1,0 +1,300 @@
+#include "python/module/own_model.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/error.h"
+#include "ops/dense.h"
+#include "ops/elementwise/dropout.h"
+#include "ops/losses/loss.h"
+#include "python/module/arrays.h"
+
+namespace spillway::python {
+namespace {
+
+thread_local int run_code = 0;             // RunCode objects of this thread
+thread_local bool interrupt_kept = false;  // Ctrl-C came meanwhile
+
+// The Python class Parameter. It is a Tensor that has a value only in the forward of its block.
+struct ParameterArray : Array {
+  ParameterArray(Shape shape, nn::Initializer init, bool trainable, bool of_ids) {
+    auto declared = std::make_shared<Declared>();
+    declared->shape = shape, declared->init = init, declared->trainable = trainable, declared->of_ids = of_ids;
+    in_block = std::move(declared);
+  }
+  std::shared_ptr<const Declared> declared() const { return std::static_pointer_cast<const Declared>(in_block); }
+};
+
+nn::Initializer initializer_of(const std::string& kind, double std) {
+  using Kind = nn::Initializer::Kind;
+  if (!std::isfinite(std) || std < 0) throw WrongValue("std: expected a number of 0 or above, got " + std::to_string(std));
+  if (kind == "zeros" || ((kind == "normal" || kind == "uniform") && std == 0)) return {Kind::zeros};
+  if (kind == "ones") return {Kind::ones};
+  if (kind == "normal") return {Kind::normal, std};
+  if (kind == "uniform") return {Kind::uniform, std};
+  throw WrongValue("init: expected normal, uniform, zeros or ones, got " + kind);
+}
+
+// The Python class Batch.
+struct Batch {
+  std::shared_ptr<Pass> pass;
+  std::shared_ptr<const OwnModel> model;
+  DType dtype;          // of the weights
+  bool summed = false;  // a loss that has the gradient of the step was computed
+
+  const nn::Context& context() const { return pass->context(); }
+  const MicroBatch& data() const { return *context().batch; }
+  Array hold(Variable v) const { return {{}, nullptr, nullptr, pass->hold(std::move(v))}; }
+  bool training() const { return context().mode == nn::Mode::train; }
+
+  Array input(const std::string& name) const {
+    std::string names;
+    for (size_t i = 0; i < model->inputs.size(); ++i) {
+      names += (names.empty() ? "" : ", ") + model->inputs[i].name;
+      if (model->inputs[i].name != name) continue;
+      const Tensor& t = data().inputs.at(i);
+      if (!is_floating(t.dtype()) || t.dtype() == dtype) return hold(t);
+      const Running running(Device::cpu(), t.bytes() >= kLongBytes, InForward::on_block);
+      return hold(converted(t, dtype));
+    }
+    throw WrongValue("batch: expected one of the data's names (" + names + "), got " + name);
+  }
+  Array of_tokens(const Tensor& t, const char* what) const {
+    if (!t.defined())
+      throw Error(ErrorCode::usage, std::string("[batch] expected a model that reads tokens, got one with data of its own, which has no ") +
+                                        what + ": read batch[name]");
+    return hold(t);
+  }
+
+  template <class Loss>
+  Array loss_of(const Array& given, const Loss& loss) {
+    static_cast<void>(context());
+    summed = true;
+    return apply(loss, given);
+  }
+  Array loss(const Given& losses) {
+    return loss_of(losses, [this](const Variable& v) { return context().loss(v); });
+  }
+  Array cross_entropy(const Given& logits) {
+    const Tensor targets = targets_of("cross_entropy");
+    return loss_of(logits, [&](const Variable& v) { return ops::cross_entropy_sum(v, targets, context().loss_factor); });
+  }
+  Array linear_cross_entropy(const Given& x, const Given& weight) {
+    const Tensor targets = targets_of("linear_cross_entropy");
+    summed = true;
+    return apply([&](const Variable& v, const Variable& w) { return ops::linear_cross_entropy(v, w, targets, context().loss_factor); }, x,
+                 weight);
+  }
+  Tensor targets_of(const char* what) const {
+    if (!model->inputs.empty())
+      throw Error(ErrorCode::usage, std::string("[batch] expected a model that reads tokens for ") + what +
+                                        "(), got one with data of its own: compute the losses of the rows and return batch.loss(losses)");
+    return data().targets_BT;
+  }
+  Array dropout(const Given& x, const Real& p) {
+    const RandomKey key = pass->next_dropout();
+    const double share = training() ? static_cast<double>(p) : 0;
+    const i64 first = data().first_sample;
+    return apply([&](const Variable& v) { return ops::dropout(v, share, key, first); }, x);
+  }
+};
+
+i64 rows_of(const MicroBatch& batch) { return batch.targets_BT.size(0); }
+
+// A block of the model as the run sees it.
+class PythonBlock final : public nn::Module {
+ public:
+  PythonBlock(std::shared_ptr<const OwnModel> model, size_t index, std::vector<BlockParameter> parameters, DType dtype, Raised& raised)
+      : model_(std::move(model)), index_(index), parameters_(std::move(parameters)), dtype_(dtype), raised_(raised) {}
+
+  Variable forward(const Variable& x, const nn::Context& context) const override {
+    const Locked locked;
+    drop_kept();
+    const auto pass = std::make_shared<Pass>(block().name, parameters_, x, context);
+    pass->begin();
+    Variable y;
+    try {
+      const RunCode code;
+      raised_.run("[forward] block `" + block().name + "`", [&] { y = run(x, context, pass); });
+    } catch (...) {
+      pass->end();
+      throw;
+    }
+    pass->end();
+    return y;
+  }
+
+  std::vector<nn::ParameterUse> parameters() const override {
+    std::vector<nn::ParameterUse> uses;
+    for (const BlockParameter& one : parameters_) uses.push_back(one.use);
+    return uses;
+  }
+
+ private:
+  const OwnBlock& block() const { return model_->blocks[index_]; }
+  bool is_last() const { return index_ + 1 == model_->blocks.size(); }
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw Error(ErrorCode::usage, "[forward] block `" + block().name + "`: expected " + what);
+  }
+
+  Variable run(const Variable& x, const nn::Context& context, const std::shared_ptr<Pass>& pass) const {
+    nb::object input = nb::none();
+    if (x.value.defined()) input = nb::cast(Array{{}, nullptr, nullptr, pass->hold(x)});
+    const nb::object batch = nb::cast(Batch{pass, model_, dtype_});
+    const nb::object result = block().forward(input, batch);
+    if (!nb::isinstance<Array>(result)) refuse("forward to return a Tensor, got " + kind_of(result));
+    return checked(nb::cast<const Array&>(result), nb::cast<const Batch&>(batch), x, context, *pass);
+  }
+
+  Variable checked(const Array& result, const Batch& batch, const Variable& x, const nn::Context& context, Pass& pass) const {
+    if (result.leaf || (result.graph && !result.graph->over()))
+      refuse("forward to return a tensor that it computed, got one from outside that requires a gradient");
+    Variable y = result.variable();
+    if (!result.in_block) y = Pass::brought(y.value);
+    pass.read(y);
+    const bool trains = context.tape != nullptr && context.mode == nn::Mode::train;
+    if (!is_last()) {
+      check_shape(y, x, context);
+    } else if (context.mode != nn::Mode::generate) {
+      if (!batch.summed || y.shape().rank() != 0 || y.dtype() != DType::f64)
+        refuse(
+            "the last block to return the loss of the batch, one f64: batch.loss(losses of the rows) or batch.cross_entropy(logits), or "
+            "a sum of such losses, got " +
+            std::string(to_string(y.dtype())) + " " + to_string(y.shape()));
+    }
+    if (trains) {
+      pass.check_all_used();
+      if (!pass.read_input()) refuse("forward to use its input x, got one that does not: backward could not reach the blocks before it");
+      if (!y.needs_gradient() && (x.needs_gradient() || trainable()))
+        refuse(
+            "forward to return a tensor that depends on its parameters and input, got one that no gradient flows through (no_grad, "
+            "detach() and numpy() cut it off)");
+    }
+    return ops::dense(y);
+  }
+
+  bool trainable() const {
+    return std::ranges::any_of(parameters_, [](const BlockParameter& one) { return one.declared->trainable; });
+  }
+
+  // Throws unless the output has a row for each row of the batch, and the same shape whenever the input has the same.
+  void check_shape(const Variable& y, const Variable& x, const nn::Context& context) const {
+    const MicroBatch& batch = *context.batch;
+    const Tensor& tokens = batch.tokens_BT;
+    const Shape first = tokens.defined() ? tokens.shape() : Shape{rows_of(batch)};
+    bool fits = y.shape().rank() >= first.rank();
+    for (int axis = 0; fits && axis < first.rank(); ++axis) fits = y.shape()[axis] == first[axis];
+    if (!fits) refuse("an output that begins with the axes " + to_string(first) + " of the batch, got " + to_string(y.shape()));
+    const std::string kind = block().name + " " + to_string(first) + " " + (x.value.defined() ? to_string(x.shape()) : "") + " " +
+                             std::string(to_string(dtype_)) + (context.mode == nn::Mode::train ? " train" : "");
+    const auto [known, fresh] = model_->outputs.try_emplace(kind, OwnModel::Output{y.shape(), y.dtype()});
+    if (known->second.shape != y.shape() || known->second.dtype != y.dtype())
+      refuse("the same output for every micro-batch of this size, " + std::string(to_string(known->second.dtype)) + " " +
+             to_string(known->second.shape) + " as in the first one, got " + std::string(to_string(y.dtype())) + " " +
+             to_string(y.shape()));
+  }
+
+  const std::shared_ptr<const OwnModel> model_;
+  const size_t index_;
+  const std::vector<BlockParameter> parameters_;
+  const DType dtype_;
+  Raised& raised_;
+};
+
+}  // namespace
+
+RunCode::RunCode() { ++run_code; }
+
+RunCode::~RunCode() {
+  if (--run_code == 0 && std::exchange(interrupt_kept, false)) PyErr_SetInterrupt();
+}
+
+nn::Sequential OwnModel::build(DType dtype, const std::shared_ptr<const OwnModel>& self, Raised& raised) const {
+  nn::Sequential model;
+  model.inputs = inputs;
+  std::map<const Declared*, std::pair<std::shared_ptr<nn::Parameter>, u8>> made;  // with the number of uses so far
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    std::vector<BlockParameter> parameters;
+    for (const NamedParameter& one : blocks[i].parameters) {
+      auto& [parameter, uses] = made[one.declared.get()];
+      if (!parameter) {
+        parameter = nn::make_parameter(one.name, one.declared->shape, dtype, one.declared->init);
+        parameter->frozen = !one.declared->trainable;
+        parameter->of_ids = one.declared->of_ids;
+      }
+      parameters.push_back({one.declared, {parameter, uses++}});
+    }
+    model.push(std::make_unique<PythonBlock>(self, i, std::move(parameters), dtype, raised));
+  }
+  return model;
+}
+
+std::shared_ptr<const Declared> declared_in(const nb::object& parameter) {
+  if (!nb::isinstance<ParameterArray>(parameter)) throw WrongType("parameters: expected a Parameter, got " + kind_of(parameter));
+  return nb::cast<const ParameterArray&>(parameter).declared();
+}
+
+void bind_own_model(nb::module_& module) {
+  const auto shape_tuple = [](const ParameterArray& self) {
+    const auto extents = self.declared()->shape.extents();
+    return nb::tuple(nb::cast(std::vector<i64>(extents.begin(), extents.end())));
+  };
+  nb::class_<ParameterArray, Array>(
+      module, "Parameter",
+      "A weight of a Block, made in its __init__. It has the type of the run's weights, and a value only in forward, where it is a Tensor\n"
+      "like any other. The same Parameter in two blocks is one weight that they share.")
+      .def(
+          "__init__",
+          [](ParameterArray* self, const Wholes& shape, const Word& init, const Real& std, const Flag& trainable, const Flag& embedding) {
+            const Shape extents = shape_of(shape.all());
+            if (extents.elems() == 0) throw WrongValue("shape: expected at least one element, got " + to_string(extents));
+            new (self) ParameterArray(extents, initializer_of(init, std), trainable, embedding);
+          },
+          nb::arg("shape"), nb::arg("init") = "normal", nb::arg("std") = 0.02, nb::kw_only(), nb::arg("trainable") = true,
+          nb::arg("embedding") = false,
+          "The first values are drawn by the parameter's name and the run's seed: init \"normal\" or \"uniform\" with mean 0 and standard\n"
+          "deviation std, \"zeros\" or \"ones\". A parameter that is not trainable keeps them. embedding=True: its rows belong to tokens "
+          "or\n"
+          "classes, so that Muon does not step it as a matrix. Weight decay applies to parameters of two or more axes.")
+      .def_prop_ro("shape", shape_tuple, nb::sig("def shape(self) -> tuple[int, ...]"))
+      .def_prop_ro("ndim", [](const ParameterArray& self) { return self.declared()->shape.rank(); })
+      .def_prop_ro("size", [](const ParameterArray& self) { return self.declared()->shape.elems(); })
+      .def_prop_ro(
+          "requires_grad", [](const ParameterArray& self) { return self.declared()->trainable; }, "Whether the parameter is trained.")
+      .def("__repr__", [](const ParameterArray& self) { return "Parameter(" + to_string(self.declared()->shape) + ")"; });
+  nb::class_<Batch>(module, "Batch", "What a block's forward may read besides its input. It lives as long as the forward.")
+      .def(
+          "__getitem__", [](const Batch& self, const Word& name) { return self.input(name); }, nb::arg("name"),
+          "The tensor [rows, ...] of this name in the data. Floats have the type of the weights.")
+      .def(
+          "__len__", [](const Batch& self) { return rows_of(self.data()); }, "The number of rows.")
+      .def_prop_ro(
+          "tokens", [](const Batch& self) { return self.of_tokens(self.data().tokens_BT, "tokens"); }, "Token ids [B, T], i32.")
+      .def_prop_ro(
+          "positions", [](const Batch& self) { return self.of_tokens(self.data().positions_BT, "positions"); },
+          "The position of each token in its text [B, T], i32.")
+      .def_prop_ro(
+          "targets", [](const Batch& self) { return self.of_tokens(self.targets_of("targets"), "targets"); },
+          "The next token of each [B, T], i32; negative where none counts.")
+      .def_prop_ro("training", &Batch::training, "False in a validation.")
+      .def("loss", &Batch::loss, nb::arg("losses"),
+           "The loss of the batch from losses[B, ...] of its rows: their sum over the rows that hold a sample, which the run divides by "
+           "the\n"
+           "number of samples in the step. The last block returns it, or a sum of several.")
+      .def("cross_entropy", &Batch::cross_entropy, nb::arg("logits"), "The loss of the batch from logits[B, T, V] of its next tokens.")
+      .def("linear_cross_entropy", &Batch::linear_cross_entropy, nb::arg("x"), nb::arg("weight"),
+           "cross_entropy(linear(x, weight)) for x[B, T, C] and weight[V, C], without holding all logits in memory.")
+      .def("dropout", &Batch::dropout, nb::arg("x"), nb::arg("p"),
+           "In training: sets elements of x[B, ...] to 0 with probability p and scales the others by 1 / (1 - p). The mask follows from "
+           "the\n"
+           "run's seed, the block, the number of the dropout in its forward and the sample.");
+  module.def(
+      "_keep_interrupt", [] { return run_code > 0 && (interrupt_kept = true); },
+      "Returns whether this thread runs a block's forward or reads data for a run, and if so, repeats Ctrl-C when that has ended.");
+}
+
+}  // namespace spillway::python

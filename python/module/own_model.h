@@ -1,0 +1,63 @@
+// A model whose blocks are written in Python, for spillway::Trainer. A block is a Python function forward(x, batch) and the parameters that
+// it declares. To the run it is an nn::Module like any other: its parameters, gradients and state lie where the plan says, and what
+// backward needs is on the run's tape. The ranks of a process call forward from threads of their own, under the GIL, which the operations
+// release while they compute.
+#pragma once
+#include <nanobind/nanobind.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nn/module.h"
+#include "python/module/pass.h"
+#include "python/module/raised.h"
+
+namespace spillway::python {
+
+/// A declared parameter and its name in the model.
+struct NamedParameter {
+  std::string name;
+  std::shared_ptr<const Declared> declared;
+};
+
+struct OwnBlock {
+  std::string name;
+  nb::object forward;
+  std::vector<NamedParameter> parameters;
+};
+
+/// The description from which each rank builds the model. Its Python objects are touched only under the GIL.
+struct OwnModel {
+  struct Output {
+    Shape shape;
+    DType dtype;
+  };
+  std::vector<OwnBlock> blocks;
+  std::vector<InputShape> inputs;  // empty: the model reads tokens
+  // The first output of each block for each kind of input (own_model.cc); accessed under the GIL.
+  mutable std::map<std::string, Output> outputs;
+
+  /// Returns the blocks with parameters of type `dtype`. What they raise is kept in `raised`, which must outlive them.
+  nn::Sequential build(DType dtype, const std::shared_ptr<const OwnModel>& self, Raised& raised) const;
+};
+
+/// Declares for its lifetime that this thread runs Python code that the run needs a result of. Ctrl-C then waits until it has ended, so
+/// that the run can save. Must be used under the GIL.
+class RunCode {
+ public:
+  RunCode();
+  ~RunCode();
+  RunCode(const RunCode&) = delete;
+  RunCode& operator=(const RunCode&) = delete;
+};
+
+/// Returns what a Parameter declares. Throws WrongType for another object.
+std::shared_ptr<const Declared> declared_in(const nb::object& parameter);
+
+/// Binds Parameter and Batch, and the training of a model of one's own.
+void bind_own_model(nb::module_& module);
+void bind_own_training(nb::module_& module);
+
+}  // namespace spillway::python

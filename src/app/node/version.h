@@ -1,8 +1,0 @@
-// The version of this program.
-#pragma once
-
-namespace spillway::app {
-
-constexpr const char* kVersion = "0.1.0";
-
-}  // namespace spillway::app

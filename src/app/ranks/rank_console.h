@@ -1,0 +1,14 @@
+// Gives each rank of a command its console: that of the first rank writes, those of the others do not.
+#pragma once
+#include <functional>
+
+#include "app/console/console.h"
+#include "app/names/names.h"
+#include "trainer/run/run_on_ranks.h"
+
+namespace spillway::app {
+
+/// Runs `body` on this rank, as trainer::run_on_ranks() does, and returns its status.
+int run_on_ranks(const Peers& peers, Console& console, const std::function<int(Console&)>& body);
+
+}  // namespace spillway::app

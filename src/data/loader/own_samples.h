@@ -1,0 +1,25 @@
+// Defines the samples that a program supplies itself, for models that name their
+// inputs (nn::Sequential::inputs). Each sample has one tensor for each input.
+#pragma once
+#include <memory>
+#include <span>
+
+#include "data/loader/samples.h"
+
+namespace spillway::data {
+
+/// The interface that a program implements to supply its data. Several threads of the loader may call both functions at the same time.
+class TensorSource {
+ public:
+  virtual ~TensorSource() = default;
+  /// Returns the number of samples. The number must not change while a run reads the samples.
+  virtual i64 samples() const = 0;
+  /// Writes the sample with index `index`, counted from 0, into `out`: out[k] is a contiguous host tensor of the shape and
+  /// type of input k, filled with zeros. Every call for an index must give equal values; otherwise the run cannot be repeated.
+  virtual void read(i64 index, std::span<const Tensor> out) const = 0;
+};
+
+/// Returns the samples of `source`, each of which counts as one target. Throws Error(usage) if there are no inputs or a name occurs twice.
+std::unique_ptr<Samples> samples_of(std::shared_ptr<const TensorSource> source, std::vector<InputShape> inputs);
+
+}  // namespace spillway::data

@@ -1,0 +1,19 @@
+// Distributes the lanes of an axis over CPU threads. Each lane is computed by one task, whatever the number of threads, so the bits do not
+// depend on it. Included only by kernels/*/*_cpu.cc.
+#pragma once
+#include <algorithm>
+
+#include "kernels/axis.h"
+
+namespace spillway::kernels {
+
+/// Calls f(lane, index of the lane's first element) for every lane.
+template <class F>
+void for_lanes(const Axis& axis, F f) {
+  constexpr i64 kGrain = 1 << 14;  // the approximate number of elements of a task
+  Stream::current().for_ranges(axis.lanes(), std::max<i64>(1, kGrain / std::max<i64>(1, axis.n)), [=](i64 begin, i64 end) {
+    for (i64 lane = begin; lane < end; ++lane) f(lane, first_of_lane(axis, lane));
+  });
+}
+
+}  // namespace spillway::kernels

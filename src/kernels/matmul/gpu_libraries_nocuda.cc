@@ -1,7 +1,0 @@
-#include "kernels/matmul/gpu_libraries.h"
-
-namespace spillway::kernels {
-
-std::string missing_gpu_library() { return ""; }
-
-}  // namespace spillway::kernels

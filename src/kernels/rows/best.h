@@ -1,0 +1,26 @@
+// Finds the k largest or smallest elements along an axis, in order, for f32, f64, bf16
+// and f16. NaN ranks first. Of equal elements the one with the smaller index ranks first.
+#pragma once
+#include "kernels/axis.h"
+
+namespace spillway::kernels {
+
+enum class Best { largest, smallest };
+
+/// Writes the k best elements of each lane to values[outer, k, inner], if that tensor is defined,
+/// and their int32 indices along the axis to index[outer, k, inner]. Requires 1 <= k <= n < 2^31.
+void best(Best which, const Tensor& x, const Axis& axis, i64 k, const Tensor& values, const Tensor& index);
+
+namespace cuda {
+decltype(kernels::best) best;
+}  // namespace cuda
+
+/// Returns whether element a at index i ranks before element b at index j.
+template <class W>
+constexpr bool comes_before(Best which, W a, i64 i, W b, i64 j) {
+  if (a != a || b != b) return a != a && (b == b || i < j);
+  if (a == b) return i < j;
+  return which == Best::largest ? a > b : a < b;
+}
+
+}  // namespace spillway::kernels

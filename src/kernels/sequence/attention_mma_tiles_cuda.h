@@ -1,0 +1,316 @@
+// Matrix products on tensor cores, for attention. A tile consists of rows of kWidth elements of the 16-bit type H (bf16 or f16) in shared
+// memory, in words of 16 bytes. A warp keeps its operands in registers as the fragments of mma.m16n8k16. A result [kM * 16, kN * 8] is a
+// float[kM][kN][4] in each lane; rounded to H it can directly be the left operand of the next product. Included only by
+// kernels/*/*_cuda.cu.
+#pragma once
+#include "device/launch_cuda.h"
+#include "kernels/sequence/mma_cuda.h"
+#include "kernels/sums_cuda.h"
+
+namespace spillway::kernels::attention_mma {
+
+constexpr float kLog2e = 1.4426950408889634f;
+
+__device__ inline int lane() { return static_cast<int>(threadIdx.x) % kWarpThreads; }
+__device__ inline int warp() { return static_cast<int>(threadIdx.x) / kWarpThreads; }
+/// Both functions return where this lane's elements lie within a fragment of 16 x 8 elements. A lane holds
+/// two rows, fragment_row() and the row 8 below it, and two columns, fragment_column() and the next one.
+__device__ inline int fragment_row() { return lane() / 4; }
+__device__ inline int fragment_column() { return lane() % 4 * 2; }
+
+/// The variants that a kernel is compiled in. `plain` and `drops` require rows that are aligned to 16 bytes; `plain` has no dropout,
+/// `drops` has it. `unaligned` takes rows of any alignment, with dropout of any fraction, also 0. All variants give equal bits.
+enum class Kind { plain, drops, unaligned };
+
+/// The layout of a tile in shared memory. Word w of row r is stored at index w ^ (r % 8) of the row. This puts word w of eight
+/// successive rows into different banks, and the words of one row too. Adding 8 n to the row adds 8 n kPitch to the address.
+template <int kWidth>
+struct Layout {
+  static constexpr int kWords = kWidth <= 64 ? 8 : 16, kPitch = kWords * 16;
+  static_assert(kWidth % 16 == 0 && kWidth <= 128);
+  __device__ static u32 at(int row, int word) { return static_cast<u32>(row * kPitch + ((word ^ (row & 7)) << 4)); }
+  /// Returns the address of the word that comes `words` (an even number) words after the one at
+  /// address `at`. `at` must be word 0 or 1 of a row. Tiles must begin at multiples of kPitch.
+  __device__ static u32 words_on(u32 at, int words) { return (at ^ (words % 8 * 16)) + words / 8 * 128; }
+};
+
+/// Copies rows of a head to tiles, using all kThreads threads of a thread block. Rows beyond the end of the head and columns beyond its
+/// width become zero.
+template <class H, int kWidth, int kThreads, bool kInWords>
+class Copier {
+ public:
+  __device__ Copier(const attention_problem::View<const H>& view, i64 b, i64 h, int begin)
+      : from_(view.at(b, h, begin + row()) + word() * 8) {}
+
+  /// Begins to copy the next kRows rows of the view, of which only `rows` exist if `rows` is smaller.
+  /// If kInWords is false, elements are copied one by one, for rows that are not aligned to 16 bytes.
+  template <int kRows>
+  __device__ void copy(const attention_problem::View<const H>& view, int rows, i64 width, u32 tile) {
+    static_assert(kRows % kAtOnce == 0);
+    if (word() * 8 >= kWidth) return;
+    const bool padding = word() * 8 >= static_cast<int>(width);
+    u32 to = tile + L::at(row(), word());
+    if (kInWords && kRows <= rows) {
+      SPILLWAY_UNROLL
+      for (int i = 0; i < kRows; i += kAtOnce, from_ += kAtOnce * view.row) mma::copy_word(to + i * L::kPitch, from_, !padding);
+      return;
+    }
+    SPILLWAY_NO_UNROLL
+    for (int r = row(); r < kRows; r += kAtOnce, from_ += kAtOnce * view.row, to += kAtOnce * L::kPitch) {
+      const bool there = !padding && r < rows;
+      if constexpr (kInWords) {
+        mma::copy_word(to, from_, there);
+      } else {
+        mma::store_shared(to, there ? one_by_one(from_) : uint4{});
+      }
+    }
+  }
+
+ private:
+  using L = Layout<kWidth>;
+  static constexpr int kAtOnce = kThreads / L::kWords;
+  static_assert(kAtOnce % 8 == 0);
+  __device__ static int word() { return static_cast<int>(threadIdx.x) % L::kWords; }
+  __device__ static int row() { return static_cast<int>(threadIdx.x) / L::kWords; }
+  __device__ static uint4 one_by_one(const H* from) {
+    Pack<H, 8> pack;
+    for (int j = 0; j < 8; ++j) pack.at[j] = from[j];
+    return std::bit_cast<uint4>(pack);
+  }
+
+  const H* from_;  // points to the next word that this thread copies
+};
+
+template <int kM, int kN>
+__device__ void clear(float (&x)[kM][kN][4]) {
+  SPILLWAY_UNROLL
+  for (int m = 0; m < kM; ++m) {
+    SPILLWAY_UNROLL
+    for (int n = 0; n < kN; ++n) {
+      SPILLWAY_UNROLL
+      for (int i = 0; i < 4; ++i) x[m][n][i] = 0;
+    }
+  }
+}
+
+/// Calls f(m, n, i, row, column) for each element that this lane holds of a warp's tile: element i of fragment (m, n), which lies at (row,
+/// column) of the tile.
+template <int kM, int kN, class F>
+__device__ void for_elements(F f) {
+  SPILLWAY_UNROLL
+  for (int m = 0; m < kM; ++m) {
+    SPILLWAY_UNROLL
+    for (int n = 0; n < kN; ++n) {
+      SPILLWAY_UNROLL
+      for (int i = 0; i < 4; ++i) f(m, n, i, m * 16 + i / 2 * 8 + fragment_row(), n * 8 + fragment_column() + i % 2);
+    }
+  }
+}
+
+/// The dropout decisions for a warp's tile of probabilities. Nothing is dropped until draw() is called.
+template <int kM, int kN>
+class Drops {
+ public:
+  __device__ explicit Drops(float kept) : kept_(kept) {
+    SPILLWAY_UNROLL
+    for (int m = 0; m < kM; ++m) bits_[m] = 0;
+  }
+  /// Decides for each element whether it is dropped, by calling drops(row, column). Call it before the values of the tile occupy registers.
+  template <class F>
+  __device__ void draw(F drops) {
+    static_assert(kN <= 8);
+    SPILLWAY_NO_UNROLL
+    for (int n = 0; n < kN; ++n) {
+      SPILLWAY_UNROLL
+      for (int m = 0; m < kM; ++m) {
+        u32 four = 0;
+        SPILLWAY_UNROLL
+        for (int i = 0; i < 4; ++i) {
+          if (drops(m * 16 + i / 2 * 8 + fragment_row(), n * 8 + fragment_column() + i % 2)) four |= 1u << i;
+        }
+        bits_[m] |= four << (n * 4);
+      }
+    }
+  }
+  /// Returns x, which is element i of fragment (m, n), after dropout: 0 or scaled.
+  __device__ float operator()(float x, int m, int n, int i) const { return dropped(m, n, i) ? 0 : x * kept_; }
+  /// Marks a dropped element by its sign: returns -x if the element is dropped, and x otherwise. x must be at least 0.
+  __device__ float marked(float x, int m, int n, int i) const { return dropped(m, n, i) ? -x : x; }
+  /// Returns x after dropout: 0 or scaled. `mark` is what marked() returned for this element.
+  __device__ float by_mark(float mark, float x) const { return std::bit_cast<u32>(mark) >> 31 ? 0 : x * kept_; }
+
+ private:
+  __device__ bool dropped(int m, int n, int i) const { return bits_[m] >> (n * 4 + i) & 1; }
+  float kept_;
+  u32 bits_[kM];
+};
+class NoDrops {
+ public:
+  __device__ explicit NoDrops(float) {}
+  template <class F>
+  __device__ void draw(F) {}
+  __device__ float operator()(float x, int, int, int) const { return x; }
+  __device__ float marked(float x, int, int, int) const { return x; }
+  __device__ float by_mark(float, float x) const { return x; }
+};
+template <Kind kKind, int kM, int kN>
+using DropsOf = std::conditional_t<kKind == Kind::plain, NoDrops, Drops<kM, kN>>;
+
+/// A warp's rows of a tile, kept in registers as the left operand of products whose inner extent is the width of a head.
+template <int kWidth, int kM>
+struct Fragments {
+  u32 at[kWidth / 16][kM][4];
+  __device__ explicit Fragments(u32 tile) {
+    tile += Layout<kWidth>::at(lane() % 16, lane() / 16);
+    SPILLWAY_UNROLL
+    for (int k = 0; k < kWidth / 16; ++k) {
+      SPILLWAY_UNROLL
+      for (int m = 0; m < kM; ++m) mma::load_matrices(Layout<kWidth>::words_on(tile, 2 * k) + m * 16 * Layout<kWidth>::kPitch, at[k][m]);
+    }
+  }
+};
+
+/// Computes x[i][j], the scalar product of row i of `a` and row j of tile b over the width of a head.
+template <class H, int kWidth, int kM, int kN>
+__device__ void multiply_rows(const Fragments<kWidth, kM>& a, u32 b, float (&x)[kM][kN][4]) {
+  using L = Layout<kWidth>;
+  b += L::at(lane() / 16 * 8 + lane() % 8, lane() / 8 % 2);
+  clear(x);
+  SPILLWAY_UNROLL
+  for (int k = 0; k < kWidth / 16; ++k) {
+    SPILLWAY_UNROLL
+    for (int n = 0; n < kN; n += 2) {
+      u32 right[4];
+      mma::load_matrices(L::words_on(b, 2 * k) + n * 8 * L::kPitch, right);
+      SPILLWAY_UNROLL
+      for (int m = 0; m < kM; ++m) {
+        mma::multiply_add<H>(x[m][n], a.at[k][m], right[0], right[1]);
+        mma::multiply_add<H>(x[m][n + 1], a.at[k][m], right[2], right[3]);
+      }
+    }
+  }
+}
+
+/// Computes the products of multiply_rows() for the rows of tile a, which are loaded from shared memory when they are needed.
+template <class H, int kWidth, int kM, int kN>
+__device__ void multiply_rows(u32 a, u32 b, float (&x)[kM][kN][4]) {
+  using L = Layout<kWidth>;
+  const int l = mma::again(lane());
+  a += L::at(l % 16, l / 16), b += L::at(l / 16 * 8 + l % 8, l / 8 % 2);
+  clear(x);
+  SPILLWAY_UNROLL
+  for (int k = 0; k < kWidth / 16; ++k) {
+    u32 left[kM][4];
+    SPILLWAY_UNROLL
+    for (int m = 0; m < kM; ++m) mma::load_matrices(L::words_on(a, 2 * k) + m * 16 * L::kPitch, left[m]);
+    SPILLWAY_UNROLL
+    for (int n = 0; n < kN; n += 2) {
+      u32 right[4];
+      mma::load_matrices(L::words_on(b, 2 * k) + n * 8 * L::kPitch, right);
+      SPILLWAY_UNROLL
+      for (int m = 0; m < kM; ++m) {
+        mma::multiply_add<H>(x[m][n], left[m], right[0], right[1]);
+        mma::multiply_add<H>(x[m][n + 1], left[m], right[2], right[3]);
+      }
+    }
+  }
+}
+
+/// Computes sum[i][c] += the sum over j of weights[i][j] * b[j][c], where b is a tile. The weights are rounded to H first.
+template <class H, int kWidth, int kM, int kN>
+__device__ void add_weighted(const float (&weights)[kM][kN][4], u32 b, float (&sum)[kM][kWidth / 8][4]) {
+  using L = Layout<kWidth>;
+  const int l = mma::again(lane());
+  b += L::at(l % 16, l / 16);
+  SPILLWAY_UNROLL
+  for (int k = 0; k < kN; k += 2) {
+    u32 left[kM][4];
+    SPILLWAY_UNROLL
+    for (int m = 0; m < kM; ++m) {
+      SPILLWAY_UNROLL
+      for (int i = 0; i < 4; ++i) left[m][i] = mma::pack_halves<H>(weights[m][k + i / 2][i % 2 * 2], weights[m][k + i / 2][i % 2 * 2 + 1]);
+    }
+    SPILLWAY_UNROLL
+    for (int n = 0; n < kWidth / 8; n += 2) {
+      u32 right[4];
+      mma::load_transposed(L::words_on(b, n) + k * 8 * L::kPitch, right);
+      SPILLWAY_UNROLL
+      for (int m = 0; m < kM; ++m) {
+        mma::multiply_add<H>(sum[m][n], left[m], right[0], right[1]);
+        mma::multiply_add<H>(sum[m][n + 1], left[m], right[2], right[3]);
+      }
+    }
+  }
+}
+
+/// Multiplies a warp's sums by factor(m, second), rounds them to H and stores them as rows from `to`
+/// on. `second` is 1 for the lower of a fragment's two rows and 0 for the upper. Only the first `there`
+/// rows exist. The values pass through tile `own` in shared memory, which belongs to this warp alone.
+template <int kWidth, class H, int kM, class F>
+__device__ void store_rows(const float (&sum)[kM][kWidth / 8][4], F factor, u32 own, H* to, i64 stride, i64 there, i64 width,
+                           bool in_words) {
+  using L = Layout<kWidth>;
+  __syncwarp();
+  SPILLWAY_UNROLL
+  for (int m = 0; m < kM; ++m) {
+    SPILLWAY_UNROLL
+    for (int second = 0; second < 2; ++second) {
+      const float by = factor(m, second);
+      SPILLWAY_UNROLL
+      for (int n = 0; n < kWidth / 8; ++n) {
+        const u32 pair = mma::pack_halves<H>(sum[m][n][2 * second] * by, sum[m][n][2 * second + 1] * by);
+        mma::store_shared(own + L::at(m * 16 + second * 8 + fragment_row(), n) + fragment_column() * 2, pair);
+      }
+    }
+  }
+  __syncwarp();
+  constexpr int kRowsAtOnce = kWarpThreads / L::kWords;
+  const int word = lane() % L::kWords;
+  if (word * 8 >= width) return;
+  for (int row = lane() / L::kWords; row < kM * 16 && row < there; row += kRowsAtOnce) {
+    const auto all = mma::load_shared<uint4>(own + L::at(row, word));
+    H* at = to + row * stride + word * 8;
+    if (in_words) {
+      *reinterpret_cast<uint4*>(at) = all;
+    } else {
+      const auto pack = std::bit_cast<Pack<H, 8>>(all);
+      for (int j = 0; j < 8; ++j) at[j] = pack.at[j];
+    }
+  }
+}
+
+template <class H>
+Kind kind_of(const attention_problem::Problem<H>& f, bool in_words) {
+  if (!in_words) return Kind::unaligned;
+  return f.dropout.limit == 0 ? Kind::plain : Kind::drops;
+}
+
+/// Calls f(std::integral_constant<int, kWidth>, std::integral_constant<Kind, kKind>), where kWidth is the smallest compiled width that is
+/// at least `width`, and kKind is `kind`.
+template <class F>
+void for_kernel(i64 width, Kind kind, F f) {
+  const auto with = [&](auto padded) {
+    switch (kind) {
+      case Kind::plain:
+        return f(padded, std::integral_constant<Kind, Kind::plain>());
+      case Kind::drops:
+        return f(padded, std::integral_constant<Kind, Kind::drops>());
+      case Kind::unaligned:
+        return f(padded, std::integral_constant<Kind, Kind::unaligned>());
+    }
+  };
+  if (width <= 64) return with(std::integral_constant<int, 64>());
+  if (width <= 96) return with(std::integral_constant<int, 96>());
+  with(std::integral_constant<int, 128>());
+}
+
+template <class F>
+void launch_blocks(void (*kernel)(F), i64 blocks, int threads, int shared_bytes, const F& f) {
+  cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes), "attention");
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(blocks)), config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes), config.stream = Stream::current().queue;
+  cuda_check(cudaLaunchKernelEx(&config, kernel, f), "attention");
+}
+
+}  // namespace spillway::kernels::attention_mma

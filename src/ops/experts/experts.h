@@ -1,0 +1,44 @@
+// Mixture of experts (Shazeer et al., arXiv:1701.06538) for f32, f64, bf16 and f16: each token goes to K of E
+// experts, and no token is dropped. Each token is copied to one row for each of its experts. These N K rows
+// form one matrix, sorted by expert and then by token, so that all sizes are known from the shapes. Legend: N
+// = tokens, E = experts, K = experts per token, M = N K rows, C = channels, I = inputs, O = outputs.
+#pragma once
+#include <vector>
+
+#include "kernels/experts/router.h"
+#include "ops/products/weight.h"
+
+namespace spillway::ops {
+
+using autograd::Variable;
+
+struct Routed {
+  Variable weights_NK;      // the weight of each chosen expert, in wide_dtype of the logits
+  Tensor experts_NK;        // the indices of the chosen experts, int32, ascending within each token
+  Tensor probabilities_NE;  // the softmax over all experts, in wide_dtype of the logits
+};
+using kernels::RouterLoad;
+/// Computes the softmax of each token's logits[N, E] and chooses the `chosen` most probable experts; of equally probable experts it takes
+/// the one with the lower index. The weights of the chosen experts are their probabilities, divided by the sum of these if `normalised`. If
+/// `load.load_2E` is defined, backward adds the gradient of the load-balancing loss (kernels/experts/router.h).
+Routed router(const Variable& logits_NE, i64 chosen, bool normalised, const RouterLoad& load = {});
+
+/// Tells where each token's choices lie in the matrix of rows; kernels/experts/expert_rows.h explains the members, which are int32.
+struct ExpertRows {
+  Tensor begins, choice_of_row, row_of_choice_NK;
+};
+ExpertRows expert_rows(const Tensor& experts_NK, i64 experts);
+
+/// Copies each token's channels to the rows [M, C] of its chosen experts. The gradient of a token is the sum of its rows' gradients, added
+/// in ascending order of experts.
+Variable to_experts(const Variable& x_NC, const ExpertRows& rows);
+
+/// Returns y[M, O]: each row of x that belongs to expert e, times w[e][O,
+/// I]^T. If an expert has no rows, its weight gets a gradient of zeros.
+Variable expert_linear(const Variable& x_MI, const std::vector<Weight>& w_OI, const ExpertRows& rows);
+
+/// Returns y[N, C]: the sum of each token's rows, each row times its weight.
+/// Rows are added in ascending order of experts, and the sum is rounded once.
+Variable from_experts(const Variable& x_MC, const Variable& weights_NK, const ExpertRows& rows);
+
+}  // namespace spillway::ops

@@ -1,0 +1,114 @@
+#include "trainer/node/grant.h"
+
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "device/memory_pool.h"
+#include "trainer/node/cgroup.h"
+#include "trainer/node/cores.h"
+
+namespace spillway::trainer {
+namespace {
+
+std::optional<i64> whole(const std::optional<std::string>& text) {
+  i64 value = 0;
+  if (!text) return std::nullopt;
+  const auto r = std::from_chars(text->data(), text->data() + text->size(), value);
+  return r.ec == std::errc() && value > 0 ? std::optional(value) : std::nullopt;  // Slurm writes 0 for "all", which is no limit
+}
+
+// Returns the bytes that a line of /proc/meminfo such as "MemAvailable:   123 kB" gives for `key`.
+i64 meminfo_bytes(const Host& host, const std::string& key) {
+  std::istringstream lines(host.read("/proc/meminfo").value_or(""));
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string name;
+    i64 kib = 0;
+    if (words >> name >> kib && name == key + ":") return kib * kKiB;
+  }
+  throw Error(ErrorCode::io,
+              "[grant] expected " + key + " in /proc/meminfo, got none: is /proc mounted? give --device-memory and --host-memory");
+}
+
+int allowed_cpus(const Host& host) {
+  std::istringstream lines(host.read("/proc/thread-self/status").value_or(""));
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("Cpus_allowed_list:")) continue;
+    return std::max(1, static_cast<int>(parse_core_list(line.substr(line.find(':') + 1)).size()));
+  }
+  return 1;
+}
+
+std::optional<i64> slurm_memory_bytes(const Host& host) {
+  if (const auto mib = whole(host.env("SLURM_MEM_PER_NODE"))) return *mib * kMiB;
+  const auto mib = whole(host.env("SLURM_MEM_PER_CPU"));
+  if (!mib) return std::nullopt;
+  auto cpus = whole(host.env("SLURM_CPUS_ON_NODE"));
+  if (!cpus) cpus = whole(host.env("SLURM_CPUS_PER_TASK"));
+  return *mib * kMiB * cpus.value_or(1);
+}
+
+}  // namespace
+
+MemoryGrant memory_grant(const Host& host, int local_ranks) {
+  MemoryGrant grant;
+  grant.total_bytes = meminfo_bytes(host, "MemTotal");
+  grant.available_bytes = meminfo_bytes(host, "MemAvailable");
+  grant.slurm_bytes = slurm_memory_bytes(host);
+  i64 least = grant.available_bytes;
+  grant.bounded = "MemAvailable";
+  if (const auto cgroup = cgroup_memory(host)) {
+    grant.cgroup_limit_bytes = cgroup->limit_bytes;
+    grant.cgroup_use_bytes = cgroup->use_bytes;
+    if (cgroup->left_bytes() < least) {
+      least = cgroup->left_bytes();
+      grant.bounded = "the cgroup limit";
+    }
+  }
+  if (grant.slurm_bytes && *grant.slurm_bytes < least) {
+    least = *grant.slurm_bytes;
+    grant.bounded = "Slurm's memory";
+  }
+  grant.bytes = std::max<i64>(least / std::max(local_ranks, 1) - kGrantReserveBytes, 0);
+  return grant;
+}
+
+CoreGrant core_grant(const Host& host, int sharers, int local_ranks) {
+  CoreGrant grant;
+  grant.affinity = allowed_cpus(host);
+  grant.cores = std::max(grant.affinity / sharers, 1);
+  grant.bounded = "affinity";
+  grant.cgroup_quota = cgroup_cpus(host);
+  if (const auto cpus = whole(host.env("SLURM_CPUS_PER_TASK"))) grant.slurm_cpus = static_cast<int>(std::min<i64>(*cpus, 1 << 20));
+  if (grant.cgroup_quota && *grant.cgroup_quota / local_ranks < grant.cores) {
+    grant.cores = std::max(static_cast<int>(*grant.cgroup_quota / local_ranks), 1);
+    grant.bounded = "the cgroup quota";
+  }
+  if (grant.slurm_cpus && *grant.slurm_cpus < grant.cores) {
+    grant.cores = *grant.slurm_cpus;
+    grant.bounded = "SLURM_CPUS_PER_TASK";
+  }
+  return grant;
+}
+
+OnAllCores::OnAllCores(const Host& host)
+    : threads_(core_grant(host).cores), stream_{Device::cpu(), &threads_, &MemoryPool::heap()}, scope_(stream_) {}
+
+Budgets split_grant(const MemoryGrant& grant, std::optional<i64> device_bytes, std::optional<i64> host_bytes) {
+  const i64 device = device_bytes.value_or(0), host = host_bytes.value_or(0);
+  // Two comparisons are made instead of one, because the sum of two absurdly large budgets could overflow.
+  if (device > grant.bytes || host > grant.bytes - device) {
+    throw Error(ErrorCode::refused, "[budgets] expected --device-memory " + format_bytes(device) + " and --host-memory " +
+                                        format_bytes(host) + " to fit the memory granted to this process, got a grant of " +
+                                        format_bytes(grant.bytes) + " (bounded by " + grant.bounded +
+                                        "): lower one of them, or free memory");
+  }
+  if (device_bytes && host_bytes) return {device, host};
+  if (device_bytes) return {device, grant.bytes - device};
+  return {grant.bytes - host, host};
+}
+
+}  // namespace spillway::trainer

@@ -1,0 +1,180 @@
+// Compares operations along an axis on a GPU with the CPU. Picks, orders and running sums have
+// the CPU's bits. Sums over the axis are made in fp64 in another order, so they are only near.
+#include "kernels/layout/pick.h"
+#include "kernels/losses/class_loss.h"
+#include "kernels/rows/best.h"
+#include "kernels/rows/softmax.h"
+#include "kernels/rows/spread.h"
+#include "tests/support/gpu.h"
+#include "tests/support/numbers.h"
+
+namespace spillway::axis_cuda_test {
+namespace {
+
+using kernels::Axis;
+using kernels::Best;
+using kernels::Softmax;
+
+constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
+// Lists axes as long as a warp, as a block, and longer, along rows and along columns, and one of a single element.
+const Axis kAxes[] = {{1, 1, 1}, {5, 33, 1}, {2, 70, 9}, {3, 1025, 1}, {1, 1100, 3}};
+
+class AxisTwins : public test::GpuTest {
+ protected:
+  static Shape whole(const Axis& a) { return {a.outer, a.n, a.inner}; }
+  static Shape lanes(const Axis& a) { return {a.outer, a.inner}; }
+
+  // Runs `work` on both devices, with results shaped like `like`, and compares the results. `exact` requires the same bits.
+  template <class Work>
+  void expect_twins(const std::vector<Tensor>& inputs, const std::vector<std::pair<Shape, DType>>& like, bool exact, Work work) {
+    std::vector<Tensor> want, got, there;
+    for (const auto& [shape, dtype] : like) want.push_back(zeros(shape, dtype)), got.push_back(gpu()(want.back()));
+    work(inputs, want);
+    for (const Tensor& input : inputs) there.push_back(gpu()(input));
+    gpu().run([&] { work(there, got); });
+    for (size_t i = 0; i < want.size(); ++i) {
+      const Tensor host = gpu().host(got[i]);
+      if (exact) {
+        EXPECT_TRUE(test::same_bits(host, want[i])) << "result " << i;
+      } else {  // exp and log are accurate to 2 ulp each, and terms are at most 8
+        const DType dtype = want[i].dtype();
+        test::expect_near(host, want[i], 2 * test::half_ulp(dtype) + 16 * test::half_ulp(wide_dtype(dtype)),
+                          64 * test::half_ulp(wide_dtype(dtype)), "result " + std::to_string(i));
+      }
+    }
+  }
+};
+
+TEST_F(AxisTwins, Softmax) {
+  for (const Axis& axis : kAxes) {
+    for (const DType dtype : kFloats) {
+      SCOPED_TRACE(to_string(whole(axis)) + " " + std::string(to_string(dtype)));
+      const Tensor x = test::random(whole(axis), dtype, 1), dy = test::random(whole(axis), dtype, 2),
+                   dlse = test::random(lanes(axis), dtype, 3);
+      std::vector<std::pair<Shape, DType>> like(5, {whole(axis), dtype});
+      like.push_back({lanes(axis), dtype}), like.push_back({{axis.outer, 2, axis.inner}, wide_dtype(dtype)});
+      expect_twins({x, dy, dlse}, like, false, [&](const auto& in, const auto& out) {
+        kernels::softmax_statistics(in[0], axis, out[6]);
+        kernels::softmax(Softmax::plain, in[0], axis, out[6], out[0]);
+        kernels::softmax(Softmax::logarithm, in[0], axis, out[6], out[1]);
+        kernels::softmax_gradient(Softmax::plain, in[0], axis, out[6], in[1], out[2]);
+        kernels::softmax_gradient(Softmax::logarithm, in[0], axis, out[6], in[1], out[3]);
+        kernels::log_sum_exp_gradient(in[0], axis, out[6], in[2], out[4]);
+        kernels::log_sum_exp(out[6], axis, out[5]);
+      });
+    }
+  }
+}
+
+TEST_F(AxisTwins, Variances) {
+  for (const Axis& axis : kAxes) {
+    for (const DType dtype : kFloats) {
+      const Tensor x = test::random(whole(axis), dtype, 1), dy = test::random(lanes(axis), dtype, 2);
+      expect_twins({x, dy}, {{whole(axis), dtype}, {lanes(axis), dtype}, {lanes(axis), wide_dtype(dtype)}}, false,
+                   [&](const auto& in, const auto& out) {
+                     kernels::variance(in[0], axis, 0, out[2], out[1]);
+                     kernels::variance_gradient(in[0], axis, 0, out[2], in[1], out[0]);
+                   });
+    }
+  }
+}
+
+TEST_F(AxisTwins, RunningSums) {
+  for (const Axis& axis : kAxes) {
+    for (const DType dtype : kFloats) {
+      for (const bool backwards : {false, true}) {
+        expect_twins({test::random(whole(axis), dtype, 1)}, {{whole(axis), dtype}}, true,
+                     [&](const auto& in, const auto& out) { kernels::running_sum(in[0], axis, backwards, out[0]); });
+      }
+    }
+  }
+}
+
+// Orders inputs of few different values, so that many are equal, with infinities and NaN. The order must be the CPU's.
+TEST_F(AxisTwins, TheBestInOrder) {
+  const double inf = std::numeric_limits<double>::infinity(), values[] = {1, 2, 3, inf, -inf, std::numeric_limits<double>::quiet_NaN()};
+  for (const Axis& axis : kAxes) {
+    for (const DType dtype : kFloats) {
+      for (const i64 kinds : {3, 6}) {
+        const Tensor wide = test::random(whole(axis), DType::f64, 1);
+        for (double& v : wide.span<double>()) v = values[static_cast<i64>(std::abs(v) * 1000) % kinds];
+        const Tensor x = test::as(dtype, wide);
+        for (const i64 k : {i64{1}, std::min<i64>(axis.n, 7)}) {
+          for (const Best which : {Best::largest, Best::smallest}) {
+            const Shape chosen{axis.outer, k, axis.inner};
+            expect_twins({x}, {{chosen, dtype}, {chosen, DType::int32}}, true,
+                         [&](const auto& in, const auto& out) { kernels::best(which, in[0], axis, k, out[0], out[1]); });
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_F(AxisTwins, Picks) {
+  for (const Axis& axis : kAxes) {
+    for (const DType dtype : kFloats) {
+      for (const bool each : {false, true}) {
+        const i64 count = 11;
+        const kernels::Picks picks = each ? kernels::picks_of_each(count, axis) : kernels::picks_of_all(count);
+        std::vector<i32> places;
+        for (i64 i = 0; i < count * (each ? axis.lanes() : 1); ++i) places.push_back(static_cast<i32>(i * i % axis.n));
+        const Tensor index = test::ints(places, {static_cast<i64>(places.size())});
+        const Shape picked{axis.outer, count, axis.inner};
+        expect_twins({test::random(whole(axis), dtype, 1), index, test::random(picked, dtype, 2)},
+                     {{picked, dtype}, {whole(axis), wide_dtype(dtype)}}, true, [&](const auto& in, const auto& out) {
+                       kernels::gather(in[0], axis, in[1], picks, out[0]);
+                       kernels::scatter_add(in[2], axis, in[1], picks, out[1]);
+                     });
+      }
+    }
+  }
+}
+
+TEST_F(AxisTwins, ClassLosses) {
+  for (const i64 columns : {5, 37, 1100}) {
+    for (const DType dtype : kFloats) {
+      const DType wide = wide_dtype(dtype);
+      const Shape rows{9, columns};
+      const Tensor x = test::random(rows, dtype, 1), weights = test::random({columns}, wide, 2), dlosses = test::random({9}, wide, 3);
+      std::vector<i32> classes;
+      for (i32 i = 0; i < 9; ++i) classes.push_back(i == 4 ? -1 : i * 7 % static_cast<i32>(columns));
+      for (const bool weighted : {false, true}) {
+        for (const bool logits : {false, true}) {
+          for (const double smoothing : {0.0, 0.2}) {
+            SCOPED_TRACE(std::to_string(columns) + " " + std::string(to_string(dtype)));
+            // The terms of the sum over all classes have random weights and cancel, so errors are relative to the size of the terms.
+            expect_twins({x, test::ints(classes, {9}), weighted ? weights : Tensor(), dlosses},
+                         {{{9, 2, 1}, wide}, {{9}, wide}, {{9}, wide}, {rows, dtype}, {rows, dtype}}, false,
+                         [&](const auto& in, const auto& out) {
+                           const kernels::ClassLoss form{3, smoothing};
+                           kernels::softmax_statistics(in[0], {9, columns, 1}, out[0]);
+                           const Tensor statistics = logits ? out[0] : Tensor();
+                           kernels::class_loss(in[0], in[1], in[2], form, statistics, out[1], out[2]);
+                           kernels::class_loss_gradient(in[0], in[1], in[2], form, statistics, in[3], 0.5, out[3]);
+                           kernels::class_loss_gradient(in[0], in[1], in[2], form, statistics, {}, 0.5, out[4]);
+                         });
+          }
+        }
+      }
+    }
+  }
+}
+
+// An index outside the axis is an error on the CPU. On a GPU it gives NaN in the result.
+TEST_F(AxisTwins, PlacesOutsideAreNotANumber) {
+  const Axis axis{1, 3, 2};
+  const Tensor index = test::ints({0, 3, 1, -1}, {2, 2}), x = test::random({3, 2}, DType::f32, 1),
+               from = test::random({2, 2}, DType::f32, 2);
+  const Tensor out = gpu().empty({2, 2}, DType::f32), to = gpu()(zeros({3, 2}, DType::f32));
+  gpu().run([&] {
+    kernels::gather(gpu()(x), axis, gpu()(index), kernels::picks_of_each(2, axis), out);
+    kernels::scatter_add(gpu()(from), axis, gpu()(index), kernels::picks_of_each(2, axis), to);
+  });
+  const Tensor got = gpu().host(out), sums = gpu().host(to);
+  for (i64 i = 0; i < 4; ++i) EXPECT_EQ(std::isnan(test::at(got, i)), i % 2 == 1) << i;
+  for (i64 i = 0; i < 6; ++i) EXPECT_EQ(std::isnan(test::at(sums, i)), i == 1) << i;
+}
+
+}  // namespace
+}  // namespace spillway::axis_cuda_test
