@@ -79,6 +79,7 @@ if [ "${1-}" = --tests ] && can_install; then
     "file               command file"
     "iproute2           command ip"
     "munge              command munge"
+    "nodejs             command node"
     "slurm-wlm          command sbatch"
   )
 fi

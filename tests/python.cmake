@@ -5,6 +5,10 @@ set_tests_properties(python/ModuleRelease.KeepsItsTests PROPERTIES LABELS quick 
 add_test(NAME python/SoakKills.LeaveTheOldOrTheNew COMMAND ${Python_EXECUTABLE} -m pytest -q -s -p no:cacheprovider ${PROJECT_SOURCE_DIR}/python/tests/soak_kills.py)
 set_tests_properties(python/SoakKills.LeaveTheOldOrTheNew PROPERTIES LABELS soak TIMEOUT 3600
   ENVIRONMENT "PYTHONPATH=${PROJECT_BINARY_DIR}/python:${PROJECT_SOURCE_DIR}/build/tools/python;PYTHONDONTWRITEBYTECODE=1")
+# Beside PyTorch, where this Python has it.
+add_test(NAME python/SoakCalls.GiveWhatPyTorchGives COMMAND ${Python_EXECUTABLE} -m pytest -q -p no:cacheprovider ${PROJECT_SOURCE_DIR}/python/tests/test_typed_as_in_torch.py)
+set_tests_properties(python/SoakCalls.GiveWhatPyTorchGives PROPERTIES LABELS soak TIMEOUT 600
+  ENVIRONMENT "PYTHONPATH=${PROJECT_BINARY_DIR}/python:${PROJECT_SOURCE_DIR}/build/tools/python;PYTHONDONTWRITEBYTECODE=1;SPILLWAY_RANDOM_CALLS=2000")
 add_test(NAME python/WheelRelease.TrainsWithoutACompiler COMMAND ${PROJECT_SOURCE_DIR}/python/tests/wheel.sh ${PROJECT_BINARY_DIR} ${Python_EXECUTABLE})
 set_tests_properties(python/WheelRelease.TrainsWithoutACompiler PROPERTIES LABELS quick TIMEOUT 600)
 # What export writes, computed by others.

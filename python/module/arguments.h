@@ -62,12 +62,6 @@ class Real {
   Problem problem_;
 };
 
-/// The number in an expression that combines a tensor with a number, such as 2 * t. If
-/// the object is not a number, Python tries the operators of the class of the object.
-struct Operand {
-  Real number;
-};
-
 /// One whole number, or a short sequence of them: a shape, or axes.
 class Wholes {
  public:
@@ -158,14 +152,6 @@ struct type_caster<spillway::python::Word> : argument_caster<spillway::python::W
 template <>
 struct type_caster<spillway::python::Flag> : argument_caster<spillway::python::Flag> {
   static constexpr auto Name = const_name("bool");
-};
-template <>
-struct type_caster<spillway::python::Operand> {
-  NB_TYPE_CASTER(spillway::python::Operand, const_name("float"))
-  bool from_python(handle given, uint32_t, cleanup_list*) noexcept {
-    value.number = spillway::python::Real::read(given);
-    return value.number.is_number();
-  }
 };
 
 }  // namespace nanobind::detail

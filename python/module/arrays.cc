@@ -1,5 +1,4 @@
-// Binds the class Tensor with its DLPack export, dtypes by name, and the functions that make new tensors. (conversion.cc converts existing
-// ones.)
+// Binds the class Tensor with its DLPack export, and dtypes by name. (conversion.cc converts tensors, creation.cc makes them.)
 #include "python/module/arrays.h"
 
 #include <nanobind/ndarray.h>
@@ -11,8 +10,11 @@
 #include <cmath>
 #include <cstring>
 
+#include "autograd/tape.h"
 #include "base/error.h"
-#include "device/transfer.h"
+#include "kernels/accumulate.h"
+#include "python/module/arithmetic.h"
+#include "python/module/home.h"
 #include "tensor/create.h"
 #include "tensor/print.h"
 
@@ -111,14 +113,16 @@ nb::object whole_in(const Array& self) {
   return nb::steal(PyLong_FromDouble(number));
 }
 
-void backward(const Array& self, const std::optional<Given>& given) {
+void backward(const Array& self, const std::optional<Given>& given, const std::optional<Flag>& retain_graph) {
   const Array y = self;
-  const Tensor gradient = given ? given->value() : Tensor();
+  const bool retain = retain_graph && *retain_graph;
+  Tensor gradient = given ? given->value() : Tensor();
   const Running running(y.value().device(), true);
   if (!y.graph || y.graph->over()) {
     throw Error(ErrorCode::usage,
                 y.graph
-                    ? "[backward] expected a graph on which backward() was not called yet, got one on which it was: compute the loss again"
+                    ? "[backward] Trying to backward through the graph a second time: expected a graph on which backward() was not called "
+                      "yet, got one on which it was: compute the loss again, or call the earlier one as backward(retain_graph=True)"
                     : "[backward] expected a tensor computed from others with requires_grad, got a constant");
   }
   if (!given && y.value().elems() != 1)
@@ -129,7 +133,8 @@ void backward(const Array& self, const std::optional<Given>& given) {
                                       to_string(y.value().shape()) + ", got " + std::string(to_string(gradient.dtype())) + " " +
                                       to_string(gradient.shape()));
   }
-  as_arguments([&] { y.graph->backward(y.v, gradient); });
+  if (given && !gradient.is_contiguous()) gradient = converted(gradient, gradient.dtype());
+  as_arguments([&] { y.graph->backward(y.v, gradient, retain); });
 }
 
 std::vector<i64> extents_of(const Array& self) {
@@ -137,53 +142,8 @@ std::vector<i64> extents_of(const Array& self) {
   return {extents.begin(), extents.end()};
 }
 
-// Throws in the cases in which PyTorch would record the copy for backward(), because copy_() of this module is never recorded.
-void check_unrecorded(const Array& self, const nb::object& from) {
-  if (!recording()) return;
-  if (nb::isinstance<Array>(from) && nb::cast<const Array&>(from).needs_gradient())
-    throw Error(
-        ErrorCode::usage,
-        "[copy_] expected a source without requires_grad, because copy_() is not recorded: detach() the source, or write under no_grad()");
-  if (self.graph && !self.graph->over())
-    throw Error(ErrorCode::usage,
-                "[copy_] expected a tensor that was not computed from others with requires_grad, because copy_() would not change the "
-                "recorded graph: detach() the tensor first, or write under no_grad()");
-}
-
-void copy_into(const Array& self, const nb::object& from) {
-  if (self.in_block)
-    throw Error(ErrorCode::usage,
-                "[copy_] expected a tensor outside of a block's forward, got one in it, whose values backward and the "
-                "run's other micro-batches read: compute a new tensor");
-  check_unrecorded(self, from);
-  const Tensor to = self.value();
-  const Tensor values = nb::isinstance<Array>(from) ? nb::cast<const Array&>(from).value() : copy_of(from, "copy_");
-  if (values.shape() != to.shape())
-    throw WrongValue("copy_: expected shape " + to_string(to.shape()) + ", got " + to_string(values.shape()));
-  if (!to.is_contiguous()) throw WrongValue("copy_: expected a contiguous tensor to write into, got one with other strides");
-  const bool long_enough = to.bytes() >= kLongBytes;
-  // `from` is copied first, since `from` and the destination may overlap.
-  const Tensor same = [&] {
-    const Running running(values.device(), long_enough);
-    return converted(values, to.dtype(), Keep::whole);
-  }();
-  const Tensor near = moved(same, to.device());
-  const Running running(to.device(), long_enough);
-  to.storage()->written();
-  if (to.elems() > 0) transfer(to.raw(), near.raw(), to.bytes());
-}
-
-Variable recorded_cast(const Variable& x, DType wanted) {
-  const Tensor y = converted(x.value, wanted);
-  if (!is_floating(wanted) || !is_floating(x.dtype())) return y;
-  autograd::Recorder recorder({x}, "to");
-  return recorder.output(y, [from = x.dtype()](autograd::Backward& b) {
-    if (b.needs(0)) b.pass(0, converted(b.gradient(), from));
-  });
-}
-
 Array to_device(const Array& self, Device device) {
-  if (self.value().device() == device || self.in_block) return self;  // in a block's forward, tensors are where the block runs
+  if (self.value().device() == device || self.ends_with_forward()) return self;  // in a block's forward, tensors are where the block runs
   if (self.needs_gradient())
     throw Error(ErrorCode::usage, "[to] expected a tensor without requires_grad, because its gradient would not come back from " +
                                       to_string(device) +
@@ -192,18 +152,44 @@ Array to_device(const Array& self, Device device) {
 }
 
 // Converts a tensor to a dtype, or copies it to a device.
-Array to(const Array& self, const nb::object& what) {
-  const std::string name = words_of(what);
-  if (name.starts_with("cpu") || name.starts_with("cuda")) return to_device(self, device_of(what));
-  const DType wanted = dtype_of(name);
-  return apply([wanted](const Variable& x) { return recorded_cast(x, wanted); }, self);
+nb::object to(const nb::handle& object, const nb::args& what, const nb::kwargs& named) {
+  Array now = nb::cast<const Array&>(object);
+  const auto apply_one = [&](const nb::handle& one) {
+    if (one.is_none() || PyBool_Check(one.ptr())) return;  // non_blocking
+    if (nb::isinstance<Array>(one)) {
+      const Tensor like = nb::cast<const Array&>(one).value();
+      now = to_device(to_type(now, like.dtype()), like.device());
+      return;
+    }
+    const std::string name = words_of(one);
+    now = name.starts_with("cpu") || name.starts_with("cuda") ? to_device(now, device_of(one)) : to_type(now, dtype_of(name));
+  };
+  for (const nb::handle one : what) apply_one(one);
+  for (const auto& [key, one] : named) {
+    const std::string name = words_of(key);
+    if (name == "dtype" || name == "device") {
+      apply_one(one);
+    } else if (name != "copy" && name != "non_blocking") {
+      throw WrongType("to: expected dtype, device, copy or non_blocking, got " + name);
+    }
+  }
+  const Array& self = nb::cast<const Array&>(object);
+  const bool same =
+      !self.ends_with_forward() && now.value().storage() == self.value().storage() && now.value().dtype() == self.value().dtype();
+  if (named.contains("copy") && named["copy"].is(nb::bool_(true)) && same) return object.attr("clone")();
+  return same ? nb::borrow(object) : nb::cast(now);
 }
 
 }  // namespace
 
+Array to_type(const Array& self, DType wanted) {
+  if (self.value().dtype() == wanted) return self;
+  return apply([wanted](const Variable& x) { return as_type(x, wanted); }, self);
+}
+
 Tensor readable(const Array& array) {
   const Tensor& value = array.value();
-  return array.in_block ? Pass::current()->values(value) : value;
+  return array.ends_with_forward() ? Pass::current()->values(value) : value;
 }
 
 DType dtype_of(const std::string& name) {
@@ -211,7 +197,11 @@ DType dtype_of(const std::string& name) {
       {"f32", DType::f32},       {"float32", DType::f32}, {"f64", DType::f64},     {"float64", DType::f64}, {"bf16", DType::bf16},
       {"bfloat16", DType::bf16}, {"f16", DType::f16},     {"float16", DType::f16}, {"int32", DType::int32}, {"int64", DType::int64},
       {"uint8", DType::uint8},   {"i32", DType::int32},   {"i64", DType::int64},   {"u8", DType::uint8},    {"bool", DType::boolean}};
-  const std::string own = name.starts_with("torch.") ? name.substr(6) : name;
+  std::string own = name.starts_with("torch.") ? name.substr(6) : name;
+  if (own.starts_with("<class '") && own.ends_with("'>")) {  // NumPy's and Python's types
+    own = own.substr(8, own.size() - 10);
+    own = own == "float" ? "f64" : own == "int" ? "i64" : own.starts_with("numpy.") ? own.substr(6) : own;
+  }
   for (const auto& [known, dtype] : names) {
     if (own == known) return dtype;
   }
@@ -237,16 +227,33 @@ nb::class_<Array> bind_tensor(nb::module_& module) {
       "(NumPy, PyTorch, ...): the same memory, at the same address, which lives as long as either does. spillway.tensor(array) copies.");
   tensor
       .def(
-          "__init__", [](Array* self, const nb::object& array) { new (self) Array(constant(borrow(array, "array"))); }, nb::arg("array"),
-          "A view of the array's memory, which must be contiguous and writable.")
+          "__init__",
+          [](Array* self, const nb::args& args, const nb::kwargs& named) {
+            const bool by_name = args.size() == 0 && named.size() == 1 && named.contains("array");
+            if (args.size() + named.size() != 1 || (named.size() == 1 && !by_name))
+              throw WrongType("Tensor: expected one array, whose memory it views, got " + std::to_string(args.size() + named.size()) +
+                              " arguments: use spillway.zeros(2, 3) for a new tensor, or spillway.tensor(values)");
+            new (self) Array(constant(borrow(by_name ? nb::borrow(named["array"]) : nb::borrow(args[0]), "array")));
+          },
+          nb::sig("def __init__(self, array: object) -> None"), "A view of the array's memory, which must be contiguous and writable.")
       .def_prop_ro(
           "shape", [](const Array& self) { return nb::tuple(nb::cast(extents_of(self))); }, nb::sig("def shape(self) -> tuple[int, ...]"))
       .def_prop_ro(
           "dtype", [](const Array& self) { return std::string(to_string(self.value().dtype())); },
           "\"f32\", \"f64\", \"bf16\", \"f16\", \"i32\", \"i64\", \"u8\" or \"bool\".")
       .def_prop_ro("ndim", [](const Array& self) { return self.value().rank(); })
-      .def_prop_ro(
-          "size", [](const Array& self) { return self.value().elems(); }, "The number of elements.")
+      .def(
+          "size",
+          [](const Array& self, const std::optional<Whole>& dim) -> nb::object {
+            if (!dim) return nb::tuple(nb::cast(extents_of(self)));
+            return nb::int_(self.value().size(from_front(self, *dim)));
+          },
+          nb::arg("dim") = nb::none(), nb::sig("def size(self, dim: int | None = None) -> tuple[int, ...] | int"),
+          "The shape, or one extent.")
+      .def(
+          "numel", [](const Array& self) { return self.value().elems(); }, "The number of elements.")
+      .def("nelement", [](const Array& self) { return self.value().elems(); })
+      .def("dim", [](const Array& self) { return self.value().rank(); })
       .def_prop_ro("nbytes", [](const Array& self) { return self.value().bytes(); })
       .def_prop_ro(
           "device", [](const Array& self) { return to_string(self.value().device()); }, "\"cpu\", \"cuda:0\".")
@@ -289,10 +296,31 @@ nb::class_<Array> bind_tensor(nb::module_& module) {
           nb::sig("def tolist(self) -> list"))
       .def("__float__", number_in)
       .def("__int__", whole_in)
-      .def("__bool__", [](const Array& self) { return number_in(self) != 0; })
+      .def("__bool__",
+           [](const Array& self) {
+             if (self.value().elems() != 1)
+               throw WrongValue("Boolean value of Tensor with more than one value is ambiguous: expected one number, got shape " +
+                                to_string(self.value().shape()) + ": use any() or all()");
+             return number_in(self) != 0;
+           })
+      .def("__index__",
+           [](const Array& self) {
+             if (is_floating(self.value().dtype()) || self.value().elems() != 1)
+               throw WrongType("index: expected a tensor of one whole number, got " + std::string(to_string(self.value().dtype())) + " " +
+                               to_string(self.value().shape()));
+             return whole_number_in(self);
+           })
+      .def(
+          "__contains__",
+          [](const Array& self, const nb::object& value) {
+            if (!Operand::accepts(value)) throw WrongType("in: expected a number or a tensor, got " + kind_of(value));
+            const Array same = arithmetic(Pairwise::eq, side_of(self), side_of(value, self));
+            return nb::cast<bool>(nb::cast(same).attr("any")().attr("item")());
+          },
+          nb::arg("value").none())
       .def("__len__",
            [](const Array& self) {
-             if (self.value().rank() == 0) throw WrongType("len: expected a tensor with axes, got a single number");
+             if (self.value().rank() == 0) throw WrongType("len() of a 0-d tensor: expected a tensor with axes, got a single number");
              return self.value().size(0);
            })
       .def("__repr__",
@@ -332,123 +360,36 @@ nb::class_<Array> bind_tensor(nb::module_& module) {
           nb::for_setter(nb::arg("gradient").none()),
           "The gradient, summed over all backward() calls since it was last cleared; f32 for bf16 and f16 parameters. None if there is no "
           "gradient.")
-      .def("backward", backward, nb::arg("gradient") = nb::none(),
-           "Computes the gradients of this one number (or of its product with `gradient`) for all tensors with requires_grad. A graph can "
-           "be used once.")
+      .def("backward", backward, nb::arg("gradient") = nb::none(), nb::arg("retain_graph") = nb::none(),
+           "Computes the gradients of this one number (or of its product with `gradient`) for all tensors with requires_grad. What it was\n"
+           "computed from is released, unless retain_graph is True.")
       .def(
           "detach", [](const Array& self) { return made(self.value()); }, "A tensor on the same memory that belongs to no graph.")
       .def(
           "clone",
           [](const Array& self) {
-            const Tensor value = self.value();
-            const Running running(value.device(), value.bytes() >= kLongBytes, InForward::on_block);
-            return made(converted(brought_here(value), value.dtype()));
+            return apply(
+                [](const Variable& v) {
+                  autograd::Recorder recorder({v}, "clone");
+                  return recorder.output(converted(v.value, v.dtype()), [](autograd::Backward& b) { b.pass(0, b.gradient()); });
+                },
+                self);
           },
-          "A copy that belongs to no graph.")
-      .def("to", to, nb::arg("dtype_or_device"), nb::sig("def to(self, dtype_or_device: object) -> Tensor"),
-           "A copy of another type (\"bf16\"), each element rounded to the nearest; or on another device (\"cuda:0\", \"cpu\").")
+          "A copy, through which gradients pass.")
+      .def("to", to,
+           nb::sig("def to(self, *dtype_or_device: object, dtype: object = None, device: object = None, copy: bool = False, non_blocking: "
+                   "bool = False) -> Tensor"),
+           "Of another type (\"bf16\", or that of a tensor), each element rounded to the nearest; or on another device (\"cuda:0\", "
+           "\"cpu\");\n"
+           "the tensor itself if it is so.")
       .def(
           "cuda", [](const Array& self, const Whole& index) { return to_device(self, Device::cuda(index.small())); }, nb::arg("index") = 0,
           "to(\"cuda:0\").")
       .def(
-          "cpu", [](const Array& self) { return to_device(self, Device::cpu()); }, "to(\"cpu\").")
-      .def(
-          "copy_", [](Array& self, const nb::object& from) -> Array& { return copy_into(self, from), self; }, nb::arg("source"),
-          nb::rv_policy::reference,
-          "Writes the values of an array of the same shape into this tensor's memory. The write is not recorded; a backward() that needs "
-          "the old values raises an error, as in PyTorch.");
+          "cpu", [](const Array& self) { return to_device(self, Device::cpu()); }, "to(\"cpu\").");
   tensor.attr("__array_priority__") = 1000;
   tensor.attr("__array_ufunc__") = nb::none();
   return tensor;
-}
-
-namespace {
-
-// Makes a tensor of the given extents and type by calling make(shape, dtype).
-template <class Make>
-Array fresh(const Wholes& extents, const Word& type, const nb::object& device, const Make& make) {
-  const Shape shape = shape_of(extents.all());
-  const DType dtype = dtype_of(type);
-  const Running running(device_of(device), shape.elems() * size_of(dtype) >= kLongBytes, InForward::on_block);
-  return made(as_arguments([&] { return make(shape, dtype); }));
-}
-
-Array tensor_from(const nb::object& values, const std::optional<nb::object>& type, const Flag& requires_grad,
-                  const std::optional<nb::object>& device) {
-  const Device there = device ? device_of(*device) : device_of_array(values);
-  std::optional<DType> dtype;
-  if (type) dtype = dtype_of(words_of(*type));
-  Tensor copy = copy_of(values, "values");
-  if (!dtype && is_untyped(values) && (copy.dtype() == DType::f64 || copy.elems() == 0)) dtype = DType::f32;
-  if (dtype && *dtype != copy.dtype()) {
-    const Running running(Device::cpu(), copy.bytes() >= kLongBytes, InForward::on_host);
-    copy = converted(copy, *dtype, Keep::whole);
-  }
-  Array array = constant(moved(copy, there));
-  if (requires_grad) set_wanted(array, true);
-  return array;
-}
-
-Array range(const Real& begin, const std::optional<Real>& end, const Real& step, const Word& type, const nb::object& device) {
-  const double from = end ? static_cast<double>(begin) : 0, to = end ? static_cast<double>(*end) : static_cast<double>(begin), by = step;
-  const DType dtype = dtype_of(type);
-  const Running running(device_of(device), std::abs(to - from) >= std::abs(by) * kLongBytes / 8, InForward::on_block);
-  return made(as_arguments([&] { return arange(from, to, by, dtype); }));
-}
-
-}  // namespace
-
-void bind_creation(nb::module_& module) {
-  const auto where = nb::arg("device") = "cpu";
-  module.def("tensor", tensor_from, nb::arg("values"), nb::arg("dtype") = nb::none(), nb::arg("requires_grad") = false,
-             nb::arg("device") = nb::none(),
-             nb::sig("def tensor(values: object, dtype: str | None = None, requires_grad: bool = False, device: object = None) -> Tensor"),
-             "A copy of an array (with any strides) or of nested lists of numbers. By default the dtype is that of the array, for lists "
-             "f32, i64 if\n"
-             "all numbers are whole, bool if all are bools; the device is that of the array. Whole numbers that the dtype cannot hold "
-             "exactly are\n"
-             "refused; floats are rounded.");
-  module.def(
-      "from_dlpack", [](const nb::object& array) { return constant(borrow(array, "array")); }, nb::arg("array"),
-      "A view of the array's memory, like Tensor(array).");
-  module.def(
-      "zeros",
-      [](const Wholes& shape, const Word& dtype, const nb::object& device) {
-        return fresh(shape, dtype, device, [](const Shape& s, DType t) { return zeros(s, t); });
-      },
-      nb::arg("shape"), nb::arg("dtype") = "f32", where);
-  module.def(
-      "ones",
-      [](const Wholes& shape, const Word& dtype, const nb::object& device) {
-        return fresh(shape, dtype, device, [](const Shape& s, DType t) { return ones(s, t); });
-      },
-      nb::arg("shape"), nb::arg("dtype") = "f32", where);
-  module.def(
-      "full",
-      [](const Wholes& shape, const Real& value, const Word& dtype, const nb::object& device) {
-        const double number = value;
-        return fresh(shape, dtype, device, [=](const Shape& s, DType t) { return full(s, number, t); });
-      },
-      nb::arg("shape"), nb::arg("value"), nb::arg("dtype") = "f32", where);
-  module.def("arange", range, nb::arg("begin"), nb::arg("end") = nb::none(), nb::arg("step") = 1.0, nb::arg("dtype") = "f32", where,
-             "The numbers begin + i * step below end, for i = 0, 1, ..., as a tensor [N]; arange(n) gives 0 to n - 1.");
-  module.def(
-      "randn",
-      [](const Wholes& shape, const Seed& seed, const Word& dtype, const nb::object& device) {
-        const RandomKey key{seed};
-        return fresh(shape, dtype, device, [=](const Shape& s, DType t) { return randn(s, key, t); });
-      },
-      nb::arg("shape"), nb::kw_only(), nb::arg("seed"), nb::arg("dtype") = "f32", where,
-      "Standard normal numbers that depend only on the seed and on an element's index: there is no global random generator.");
-  module.def(
-      "uniform",
-      [](const Wholes& shape, const Real& lowest, const Real& highest, const Seed& seed, const Word& dtype, const nb::object& device) {
-        const double from = lowest, to = highest;
-        const RandomKey key{seed};
-        return fresh(shape, dtype, device, [=](const Shape& s, DType t) { return uniform(s, key, from, to, t); });
-      },
-      nb::arg("shape"), nb::arg("lowest") = 0.0, nb::arg("highest") = 1.0, nb::kw_only(), nb::arg("seed"), nb::arg("dtype") = "f32", where,
-      "Numbers uniform in [lowest, highest) that depend only on the seed and on an element's index.");
 }
 
 }  // namespace spillway::python

@@ -35,7 +35,7 @@ Tensor readable(const Array& array);
 Tensor brought_here(const Tensor& t);
 /// Returns a copy of the elements on device `to`, or `from` itself if it is on that device.
 Tensor moved(const Tensor& from, Device to);
-/// Returns the dtype with this name: "f32", or what NumPy and PyTorch call it. Throws WrongValue on other names.
+/// Returns the dtype with this name: "f32", or what NumPy, PyTorch and Python call it. Throws WrongValue on other names.
 DType dtype_of(const std::string& name);
 /// Makes a Shape. Throws WrongValue on negative extents and on more than 6 axes. Throws
 /// Error(refused) on so many elements that the number of their bytes may not fit in 64 bits.
@@ -46,13 +46,20 @@ enum class Keep { nearest, whole };
 /// Returns a copy of the elements as another type. The caller must have
 /// the turn, that is, the right to compute (turn.h). Throws WrongValue.
 Tensor converted(const Tensor& from, DType dtype, Keep keep = Keep::nearest);
+/// Returns the tensor itself if it has this type; else a copy of the type, recorded if both are floats.
+Array to_type(const Array& self, DType wanted);
 
-/// bind_tensor binds the class Tensor without its operations: memory, shape and gradient. bind_creation binds the functions that make
+/// bind_tensor binds the class Tensor without its operations: memory, shape and gradient. bind_methods binds conversions by name, copying
+/// and pickling. bind_creation binds the functions that make
 /// tensors.
 nb::class_<Array> bind_tensor(nb::module_& module);
+void bind_methods(nb::module_& module, nb::class_<Array>& tensor);
 void bind_creation(nb::module_& module);
 /// bind_operators() and the functions after it bind the operations, as functions and as methods.
-void bind_operators(nb::class_<Array>& tensor);
+void bind_operators(nb::module_& module, nb::class_<Array>& tensor);
+void bind_in_place(nb::class_<Array>& tensor);
+void bind_indexing(nb::module_& module, nb::class_<Array>& tensor);
+void bind_reductions(nb::module_& module, nb::class_<Array>& tensor);
 void bind_operations(nb::module_& module, nb::class_<Array>& tensor);
 void bind_shaping(nb::module_& module, nb::class_<Array>& tensor);
 

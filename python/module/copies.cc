@@ -10,17 +10,16 @@ namespace spillway::python {
 namespace {
 
 constexpr std::pair<const char*, const char*> kInstead[] = {
-    {"Tensor", "use clone() for a copy in memory, or numpy() for an array that can be pickled"},
+    {"Tokenizer", "read it again from its files"},
     {"Model", "use save(folder) to write it and Model(folder) to read it"},
     {"Optimizer", "use save(file) to write its state and load(file) to read it"},
     {"Training", "make another Trainer with the same flags, which continues the run"},
-    {"Parameter", "make another Parameter with the same shape"},
     {"Batch", "use numpy() for copies of its tensors"},
-    {"no_grad", "make another one"},
+    {"_NoGrad", "make another one"},
     {"StepEvent", "copy its numbers instead"},
     {"ValidationEvent", "copy its numbers instead"},
     {"SaveEvent", "copy its numbers instead"},
-    {"TrainingResult", "copy its paths instead"},
+    {"Result", "copy its paths instead"},
 };
 
 }  // namespace
@@ -29,7 +28,8 @@ void refuse_copies(nb::module_& module) {
   for (const auto& [name, instead] : kInstead) {
     const nb::object kind = module.attr(name);
     const auto refuse = [name = name, instead = instead](const nb::args&) {
-      throw WrongType(std::string("[copy] expected an object that can be copied or pickled, got a ") + name + ": " + instead);
+      throw WrongType(std::string("[copy] expected an object that can be copied or pickled, got a ") + (name + (name[0] == '_')) + ": " +
+                      instead);
     };
     nb::setattr(kind, "__reduce_ex__", nb::cpp_function(refuse));
   }

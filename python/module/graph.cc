@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "autograd/kept_ops.h"
 #include "autograd/no_grad.h"
 #include "base/error.h"
 #include "kernels/accumulate.h"
@@ -65,6 +66,8 @@ class NoGrad {
 
 }  // namespace
 
+bool Leaf::wants() const { return weights ? !weights->eager->parameters()[id]->frozen : wanted; }
+
 Weights::Weights(nn::Sequential blocks) : model(std::move(blocks)) {
   eager = std::make_unique<nn::EagerParameters>(model);
   leaves.resize(model.parameters.size());
@@ -81,8 +84,12 @@ Weights::Weights(const std::vector<std::pair<Tensor, std::shared_ptr<Leaf>>>& te
   for (u32 id = 0; id < tensors.size(); ++id) {
     const auto& [tensor, leaf] = tensors[id];
     eager->adopt(id, tensor);
+    eager->parameters()[id]->frozen = !leaf->wants();
     leaves.push_back(leaf);
     leaf->id = id;
+    if (!leaf->gradient.defined()) continue;
+    kernels::copy(leaf->gradient, eager->target(id, 0, tensor.shape(), wide_dtype(tensor.dtype())));
+    eager->done(id, 0);
     leaf->gradient = {};
   }
 }
@@ -127,8 +134,27 @@ void Graph::done(u32 parameter, u8 use) {
   weights->eager->done(id, use);
 }
 
-void Graph::backward(const Variable& y, const Tensor& dy) {
-  over_ = true;
+std::shared_ptr<Graph> Graph::held(const Variable& v) {
+  if (holders_.size() >= most_holders_) {
+    std::erase_if(holders_, [](const auto& holder) { return holder.expired(); });
+    most_holders_ = 64 + 2 * holders_.size();
+  }
+  const auto holder = std::make_shared<Holder>(shared_from_this(), v.slot);
+  holders_.push_back(holder);
+  return {holder, this};
+}
+
+std::vector<i32> Graph::held_slots() {
+  std::vector<i32> slots;
+  for (const auto& one : holders_) {
+    if (const auto holder = one.lock()) slots.push_back(holder->slot);
+  }
+  return slots;
+}
+
+void Graph::backward(const Variable& y, const Tensor& dy, bool retain) {
+  over_ = true;  // also after an error
+  autograd::KeptOps keep(held_slots(), retain);
   tape_.backward(y, dy);
   for (const auto& [key, entry] : leaves_) {
     const auto& [leaf, place] = entry;
@@ -142,7 +168,8 @@ void Graph::backward(const Variable& y, const Tensor& dy) {
       leaf->gradient = leaf->gradient.defined() ? sum_of(leaf->gradient, gradient) : gradient;
     }
   }
-  leaves_.clear();
+  over_ = !keep.left();
+  if (over_) leaves_.clear();
 }
 
 Given Given::read(const nb::handle& given) noexcept {
@@ -155,18 +182,23 @@ Given Given::read(const nb::handle& given) noexcept {
 
 Array constant(Tensor value) { return {std::move(value), nullptr, nullptr}; }
 
+Array computed_on(const Variable& y, const std::shared_ptr<Graph>& graph) {
+  return {y, y.needs_gradient() ? graph->held(y) : nullptr, nullptr};
+}
+
 Array made(Tensor value) {
   if (Pass* pass = Pass::current()) return {{}, nullptr, nullptr, pass->hold(std::move(value))};
   return constant(std::move(value));
 }
 
 Tensor Array::gradient() const {
-  if (!leaf) return {};
+  if (!leaf) return kept ? kept->gradient : Tensor();
   if (!leaf->weights) return leaf->gradient;
   return leaf->weights->eager->gradient(leaf->id);
 }
 
 void Array::forget_gradient() const {
+  if (!leaf && kept) kept->gradient = {};
   if (!leaf) return;
   if (!leaf->weights) return static_cast<void>(leaf->gradient = {});
   leaf->weights->eager->forget(leaf->id);
@@ -178,9 +210,10 @@ void Array::check_wanted(bool wanted) const {
   if (wanted && !is_floating(value().dtype()))
     throw Error(ErrorCode::usage,
                 "[requires_grad] expected a tensor of floating-point numbers, got " + std::string(to_string(value().dtype())));
-  if (!wanted && leaf && leaf->weights)
-    throw Error(ErrorCode::usage,
-                "[requires_grad] expected a tensor that no model or optimizer holds: use Model.freeze(name) for a parameter of a model");
+  if (!wanted || !leaf || !leaf->weights) return;
+  const nn::Parameter& parameter = *leaf->weights->eager->parameters()[leaf->id];
+  if (parameter.statistic || !parameter.is_plain())
+    throw Error(ErrorCode::usage, "[requires_grad] expected a weight that can be trained, got " + parameter.name);
 }
 
 void set_wanted(Array& array, bool wanted) {
@@ -188,7 +221,10 @@ void set_wanted(Array& array, bool wanted) {
   {
     const Turn turn(false);
     now.check_wanted(wanted);
+    if (now.leaf && now.leaf->weights) now.leaf->weights->eager->parameters()[now.leaf->id]->frozen = !wanted;
+    if (now.leaf) now.leaf->wanted = wanted;
   }
+  if (array.leaf && (array.leaf->weights || array.declared)) return;
   if (wanted == (array.leaf != nullptr)) return;
   array = {Variable(now.value()), nullptr, wanted ? std::make_shared<Leaf>() : nullptr};
 }
@@ -202,7 +238,7 @@ std::shared_ptr<Graph> current_graph() {
 bool recording() { return silences == 0; }
 
 void bind_no_grad(nb::module_& module) {
-  nb::class_<NoGrad>(module, "no_grad", "In a block `with spillway.no_grad(): ...` no operation of this thread is recorded for backward().")
+  nb::class_<NoGrad>(module, "_NoGrad", "In a block `with spillway.no_grad(): ...` no operation of this thread is recorded for backward().")
       .def(nb::init<>())
       .def(
           "__enter__", [](NoGrad& self) -> NoGrad& { return self.enter(), self; }, nb::rv_policy::reference)
@@ -227,7 +263,12 @@ Inputs::Inputs(std::span<const Array* const> inputs) {
   bool found = false;
   arrays.reserve(inputs.size());
   for (const Array* input : inputs) {
-    arrays.push_back({input->variable(), input->graph, input->leaf, input->in_block});
+    // A Parameter is one of the run's in a block's forward, and a leaf elsewhere.
+    if (input->declared && Pass::current() != nullptr) {
+      arrays.push_back({input->variable(), nullptr, nullptr, input->declared});
+    } else {
+      arrays.push_back({input->variable(), input->graph, input->leaf, input->in_block});
+    }
     if (!input->value().defined()) continue;
     bytes += input->value().bytes();
     if (!std::exchange(found, true)) device = input->value().device();
@@ -237,7 +278,7 @@ Inputs::Inputs(std::span<const Array* const> inputs) {
 Lifted::Lifted(const Inputs& inputs) {
   if (Pass* pass = Pass::current()) {
     for (const Array& input : inputs.arrays) {
-      if (input.leaf || (input.graph && !input.graph->over()))
+      if ((input.leaf && input.leaf->wants()) || (input.graph && !input.graph->over()))
         throw Error(ErrorCode::usage,
                     "[forward] expected tensors without requires_grad from outside of the block, because no gradient reaches them, got one "
                     "with it: declare a Parameter, or detach() the tensor");
@@ -255,7 +296,7 @@ Lifted::Lifted(const Inputs& inputs) {
       throw Error(ErrorCode::usage, "[device] expected tensors on one device, got one on " + to_string(inputs.device) + " and one on " +
                                         to_string(input.value().device()) + ": move one of them with to()");
     check_in_place(input);
-    wanted = wanted || input.leaf;
+    wanted = wanted || (input.leaf && input.leaf->wants());
     if (!records || !input.graph || input.graph->over()) continue;
     if (graph && graph != input.graph)
       throw Error(ErrorCode::usage,
@@ -266,7 +307,7 @@ Lifted::Lifted(const Inputs& inputs) {
   if (records && wanted && !graph) graph = current_graph();
   variables.reserve(inputs.arrays.size());
   for (const Array& input : inputs.arrays) {
-    if (graph && input.leaf) {
+    if (graph && input.leaf && input.leaf->wants()) {
       variables.push_back(graph->lift(input.leaf, input.value()));
     } else if (graph && input.graph == graph) {
       variables.push_back(input.v);

@@ -24,7 +24,7 @@ struct Leaf;
 /// Parameters that an optimizer steps: those of a model, or tensors that the user made.
 struct Weights {
   explicit Weights(nn::Sequential blocks);
-  /// Takes over the leaves of these tensors: from now on this Weights object stores their gradients.
+  /// Takes over the leaves of these tensors with their gradients, which this Weights object stores from now on.
   explicit Weights(const std::vector<std::pair<Tensor, std::shared_ptr<Leaf>>>& tensors);
 
   nn::Sequential model;  // the model; it has no blocks if the parameters are a user's tensors
@@ -38,11 +38,16 @@ struct Leaf {
   std::shared_ptr<Weights> weights;  // the Weights that store the gradient, if the leaf belongs to some
   u32 id = 0;
   std::string name;
+  bool wanted = true;  // whether a gradient is computed; of a leaf that belongs to some Weights, the parameter's `frozen` says it
+  bool wants() const;
 };
 
-class Graph final : public autograd::GradientSink {
+class Graph final : public autograd::GradientSink, public std::enable_shared_from_this<Graph> {
  public:
   autograd::Tape& tape() { return tape_; }
+  /// Returns this graph for an Array that holds a variable of it; the graph keeps the operations from which the variable was computed
+  /// as long as such a pointer to it exists.
+  std::shared_ptr<Graph> held(const Variable& v);
   bool over() const { return over_; }
   /// Returns the leaf's variable on the tape. Every call for one leaf returns the same variable.
   Variable lift(const std::shared_ptr<Leaf>& leaf, const Tensor& value);
@@ -50,22 +55,30 @@ class Graph final : public autograd::GradientSink {
   /// tape under their own ids. A graph has one model at most; throws Error(usage) on another.
   void run_model(const std::shared_ptr<Weights>& weights);
   bool may_run(const std::shared_ptr<Weights>& weights) const { return !model_ || model_ == weights; }
-  /// Computes the gradients and passes them to the leaves. backward() may be called once on a graph.
-  void backward(const Variable& y, const Tensor& dy);
+  /// Computes the gradients and passes them to the leaves. Unless `retain` is set, the operations from which y was computed are released.
+  /// If none is left, the graph is over.
+  void backward(const Variable& y, const Tensor& dy, bool retain);
 
   Tensor target(u32 parameter, u8 use, const Shape& shape, DType dtype) override;
   void done(u32 parameter, u8 use) override;
 
  private:
   using Place = std::pair<std::shared_ptr<Weights>, u32>;
+  struct Holder {
+    std::shared_ptr<Graph> graph;
+    i32 slot;
+  };
   Place place_of(u32 parameter) const;
   u32 number_of(const Place& place);
+  std::vector<i32> held_slots();
 
   autograd::Tape tape_{this};
   std::atomic<bool> over_ = false;
   std::shared_ptr<Weights> model_;
   std::vector<Place> others_;  // parameters of other Weights, numbered from kOthers
   std::map<const Leaf*, std::pair<std::shared_ptr<Leaf>, Variable>> leaves_;
+  std::vector<std::weak_ptr<Holder>> holders_;  // of the variables that Arrays hold
+  size_t most_holders_ = 64;                    // from so many on, those that are gone are looked for
 };
 
 /// The Python class Tensor. A thread that does not have the turn (turn.h) may call only needs_gradient() and value().
@@ -74,17 +87,24 @@ struct Array {
   std::shared_ptr<Graph> graph;                  // the graph on which this tensor was computed, if any
   std::shared_ptr<Leaf> leaf;                    // set if this tensor was not computed from others and requires a gradient
   std::shared_ptr<const InBlock> in_block = {};  // set if this tensor exists only in a block's forward (pass.h); the others are then unset
+  std::shared_ptr<Leaf> kept = {};               // has the gradient of a computed tensor, after retain_grad()
+  bool is_copy = false;                          // a copy of elements that would share the other tensor's memory in PyTorch
+  std::shared_ptr<Declared> declared = {};       // set for a Parameter, which has `leaf` too and keeps its value in `declared`
 
   /// In a block's forward these two throw Error(usage) for a tensor that does not belong to it.
-  const Variable& variable() const { return in_block ? in_block->variable() : v; }
+  const Variable& variable() const { return in_block ? in_block->variable() : declared ? declared->variable() : v; }
   const Tensor& value() const { return variable().value; }
-  bool needs_gradient() const { return leaf || (graph && !graph->over()) || (in_block && variable().needs_gradient()); }
+  bool needs_gradient() const { return (leaf && leaf->wants()) || (graph && !graph->over()) || (in_block && variable().needs_gradient()); }
+  /// Returns whether the value belongs to the forward of a block that runs now, and ends with it.
+  bool ends_with_forward() const { return in_block || (declared && Pass::current() != nullptr); }
   Tensor gradient() const;
   void forget_gradient() const;
   /// Throws Error(usage) if requires_grad cannot be set to `wanted`.
   void check_wanted(bool wanted) const;
 };
 Array constant(Tensor value);
+/// Returns the array of a variable that was computed on `graph`, which may be null.
+Array computed_on(const Variable& y, const std::shared_ptr<Graph>& graph);
 /// Returns a tensor that was made in memory of the current stream: in a block's forward one that ends with it, elsewhere a constant.
 Array made(Tensor value);
 /// An argument that must be a Tensor, read like the classes of arguments.h. It lives as long as the call.
@@ -145,7 +165,7 @@ Array apply_to(std::span<const Array* const> inputs, const Op& op) {
   const Lifted lifted(copies);
   const Variable y = as_arguments([&] { return op(lifted.variables); });
   if (Pass* pass = Pass::current()) return {{}, nullptr, nullptr, pass->hold(y)};
-  return {y, y.needs_gradient() ? lifted.graph : nullptr, nullptr};
+  return computed_on(y, lifted.graph);
 }
 template <class Op, class... Arrays>
 Array apply(const Op& op, const Arrays&... arrays) {

@@ -9,14 +9,17 @@
 
 #include "base/error.h"
 #include "data/files/atomic_folder.h"
+#include "device/memory_pool.h"
 #include "device/transfer.h"
 #include "models/model.h"
 #include "models/weights.h"
+#include "nn/key_value_cache.h"
 #include "python/module/arrays.h"
 #include "tensor/create.h"
 #include "tensor/print.h"
 #include "trainer/checkpoints/adapters.h"
-#include "trainer/checkpoints/model_source.h"
+#include "trainer/checkpoints/generation_ends.h"
+#include "trainer/run/data_sources.h"
 
 namespace spillway::python {
 namespace {
@@ -46,6 +49,9 @@ void bring_here(MicroBatch& batch) {
   }
 }
 
+// Returns the stream of host memory.
+Stream host_stream() { return {.memory = &MemoryPool::heap()}; }
+
 template <class T>
 void copy_span(const Tensor& from, const Tensor& to) {
   std::ranges::copy(from.span<T>(), to.span<T>().begin());
@@ -59,10 +65,10 @@ Model::Model(const std::string& name, DType dtype, u64 seed, bool from_scratch, 
   std::vector<std::string> notes;
   {
     const Running running(Device::cpu(), true);
-    const trainer::ModelSource source = trainer::find_trained_model(name, "last");
-    name_ = source.name, config_ = source.config, notes = source.notes;
+    source_ = trainer::find_trained_model(name, "last");
+    config_ = source_.config, notes = source_.notes;
     weights_ = std::make_shared<Weights>(models::build(config_, dtype_));
-    models::fill(weights_->model, *first_weights(source, weights_->model, from_scratch, seed));
+    models::fill(weights_->model, *first_weights(source_, weights_->model, from_scratch, seed));
   }
   for (const std::string& note : notes) nb::module_::import_("warnings").attr("warn")(note.c_str());
   move(device);
@@ -131,29 +137,102 @@ void Model::set_targets(MicroBatch& batch, const nb::object& targets) const {
     throw WrongValue("targets: expected at least one target of 0 or above, because only such targets contribute to the loss, got none");
 }
 
-Array Model::loss(const nb::object& input, const nb::object& targets, bool training) {
-  MicroBatch batch = batch_of(input);
-  set_targets(batch, targets);
-  const Turn turn(true);
+std::pair<Variable, std::shared_ptr<Graph>> Model::run(nn::Context& context, MicroBatch& batch, bool training) {
   batch.first_sample = training ? samples_ : 0;
   if (training) samples_ += batch.targets_BT.size(0);
-  const Running running(device_);
   bring_here(batch);
   std::shared_ptr<Graph> graph;
   if (recording()) {
     graph = current_graph();
     graph->run_model(weights_);
   }
-  nn::Context context;
   context.mode = training ? nn::Mode::train : nn::Mode::evaluate;
   context.batch = &batch, context.tape = graph ? &graph->tape() : nullptr, context.random = random_;
+  return {as_arguments([&] { return nn::run(weights_->model, context); }), graph};
+}
+
+Array Model::forward(const nb::object& input, bool training) {
+  MicroBatch batch = batch_of(input);
+  for (i32& target : batch.targets_BT.span<i32>()) target = kIgnoredTarget;
+  const Turn turn(true);
+  const Running running(device_);
+  nn::Context context;
+  context.all_logits = true;
+  const auto [logits, graph] = run(context, batch, training);
+  return computed_on(logits, graph);
+}
+
+Array Model::generate(const nb::object& input, i64 most, trainer::Sampling sampling, const std::optional<std::vector<i64>>& ends,
+                      std::optional<i64> padding) {
+  if (!weights_->model.reads_tokens()) throw WrongType("generate: expected a language model, got a model of images");
+  if (most < 1) throw WrongValue("max_new_tokens: expected 1 or above, got " + std::to_string(most));
+  const MicroBatch prompt = batch_of(input);
+  const i64 rows = prompt.tokens_BT.size(0), length = prompt.tokens_BT.size(1);
+  if (length + most > config_.positions)
+    throw WrongValue("max_new_tokens: expected at most " + std::to_string(std::max<i64>(0, config_.positions - length)) +
+                     " after a prompt of " + std::to_string(length) + " tokens, because the model has " +
+                     std::to_string(config_.positions) + " positions, got " + std::to_string(most));
+  std::vector<std::vector<i32>> texts;
+  for (i64 b = 0; b < rows; ++b) {
+    const auto row = prompt.tokens_BT.span<i32>().subspan(static_cast<size_t>(b * length), static_cast<size_t>(length));
+    texts.emplace_back(row.begin(), row.end());
+  }
+  const std::vector<i64> last = ends ? *ends : trainer::generation_ends(source_).value_or(config_.end_tokens);
+  const i64 filling = padding.value_or(last.empty() ? 0 : last.front());
+  const auto is_last = [&](i32 id) { return std::ranges::find(last, id) != last.end(); };
+  std::vector<bool> ended(static_cast<size_t>(rows), false);
+  const Turn turn(true);
+  const Running running(device_, true);
+  const Stream host = host_stream();
+  nn::KeyValueCache cache(Stream::current(), rows, length + most);
+  MicroBatch batch = prompt;
+  for (i64 n = 0; n < most && std::ranges::find(ended, false) != ended.end(); ++n) {
+    if (n > 0) {
+      const StreamScope scope(host);
+      batch = nn::empty_batch(weights_->model, rows, 1);
+      for (size_t b = 0; b < texts.size(); ++b)
+        batch.tokens_BT.span<i32>()[b] = texts[b].back(), batch.positions_BT.span<i32>()[b] = static_cast<i32>(length + n - 1);
+    }
+    bring_here(batch);
+    nn::Context context;
+    context.mode = nn::Mode::generate, context.batch = &batch, context.cache = &cache;
+    context.logits_position = batch.tokens_BT.size(1) - 1;
+    cache.seek(n == 0 ? 0 : length + n - 1);
+    const std::vector<double> logits = values_of(as_arguments([&] { return nn::run(weights_->model, context); }).value);
+    const size_t vocabulary = logits.size() / texts.size();
+    for (size_t b = 0; b < texts.size(); ++b) {
+      trainer::Sampling own = sampling;
+      own.seed += b;
+      texts[b].push_back(ended[b] ? static_cast<i32>(filling)
+                                  : trainer::sample_token(std::span(logits).subspan(b * vocabulary, vocabulary), texts[b], own, n));
+      ended[b] = ended[b] || is_last(texts[b].back());
+    }
+  }
+  const StreamScope scope(host);
+  const Tensor all = empty({rows, std::ssize(texts.front())}, DType::int64, "tokens");
+  auto to = all.span<i64>().begin();
+  for (const auto& text : texts) to = std::ranges::copy(text, to).out;
+  return constant(all);
+}
+
+Tokenizer Model::tokenizer() const {
+  if (!weights_->model.reads_tokens()) throw WrongType("tokenizer: expected a language model, got a model of images");
+  return {trainer::tokenizer_of({}, source_, true)};
+}
+
+Array Model::loss(const nb::object& input, const nb::object& targets, bool training) {
+  MicroBatch batch = batch_of(input);
+  set_targets(batch, targets);
+  const Turn turn(true);
+  const Running running(device_);
+  nn::Context context;
   context.loss_factor = 1.0 / static_cast<double>(batch.counted_targets);
-  const Variable sum = as_arguments([&] { return nn::run(weights_->model, context); });
+  const auto [sum, graph] = run(context, batch, training);
   // The gradient of the sum already contains the factor 1 / counted targets, so backward passes the gradient on unchanged.
   autograd::Recorder recorder({sum}, "loss");
   const Tensor mean = full({}, sum.value.item() * context.loss_factor, DType::f64);
   const Variable y = recorder.output(mean, [](autograd::Backward& b) { b.pass(0, b.gradient()); });
-  return {y, y.needs_gradient() ? graph : nullptr, nullptr};
+  return computed_on(y, graph);
 }
 
 Array Model::logits(const nb::object& input, std::optional<i64> position) {
@@ -176,7 +255,6 @@ Array Model::parameter_now(u32 id) {
   Array array = constant(weights_->eager->memory(id));
   array.leaf = weights_->leaves[id].lock();
   if (!array.leaf) weights_->leaves[id] = array.leaf = std::make_shared<Leaf>(Leaf{{}, weights_, id, parameter->name});
-  if (parameter->frozen) array.leaf.reset();
   return array;
 }
 
@@ -263,7 +341,7 @@ void Model::save(const std::string& folder) const {
 std::string Model::config_json() const { return models::to_json(config_, dtype_); }
 
 std::string Model::describe() const {
-  return "Model(" + name_ + ": " + std::to_string(weights_->model.parameter_elems()) + " parameters in " +
+  return "Model(" + source_.name + ": " + std::to_string(weights_->model.parameter_elems()) + " parameters in " +
          std::to_string(weights_->model.blocks.size()) + " blocks, " + std::string(to_string(dtype_)) + ")";
 }
 
@@ -298,6 +376,21 @@ void bind_model(nb::module_& module) {
           "The mean loss in nats, one f64. The input is tokens[B, T], and targets[B, T] are by default the next tokens; negative targets "
           "do not\n"
           "contribute. Image models take images[N, C, H, W] and classes[N]. training=False turns dropout off.")
+      .def(
+          "_forward", [](Model& self, const nb::object& input, const Flag& training) { return self.forward(input, training); },
+          nb::arg("input"), nb::arg("training"))
+      .def(
+          "_generate",
+          [](Model& self, const nb::object& input, const Whole& most, const Real& temperature, const Whole& top_k, const Real& top_p,
+             const Real& min_p, const Real& repetition_penalty, const Seed& seed, const std::optional<Wholes>& ends,
+             const std::optional<Whole>& padding) {
+            const trainer::Sampling sampling{temperature, top_k, top_p, min_p, repetition_penalty, seed};
+            return self.generate(input, most, sampling, ends ? std::optional(ends->all()) : std::nullopt,
+                                 padding ? std::optional<i64>(*padding) : std::nullopt);
+          },
+          nb::arg("input"), nb::arg("most"), nb::arg("temperature"), nb::arg("top_k"), nb::arg("top_p"), nb::arg("min_p"),
+          nb::arg("repetition_penalty"), nb::arg("seed"), nb::arg("ends").none(), nb::arg("padding").none())
+      .def("_tokenizer", &Model::tokenizer)
       .def(
           "logits",
           [](Model& self, const nb::object& input, const std::optional<Whole>& position) {

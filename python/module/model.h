@@ -5,6 +5,9 @@
 
 #include "models/config.h"
 #include "python/module/graph.h"
+#include "python/module/tokenizer.h"
+#include "trainer/checkpoints/model_source.h"
+#include "trainer/text/sampling.h"
 
 namespace spillway::python {
 
@@ -23,8 +26,17 @@ class Model {
   /// Returns the mean loss over the targets that contribute to the loss, f64, recorded for backward(). The input is
   /// tokens[B, T] with targets[B, T], by default the next token of each; or images [N, C, H, W] with their classes [N].
   Array loss(const nb::object& input, const nb::object& targets, bool training);
+  /// Returns the logits of all positions, [B, T, V] or [N, classes], in the model's type, recorded for backward().
+  Array forward(const nb::object& input, bool training);
   /// Returns the logits [B, V] of one position, by default the last. They are not recorded for backward().
   Array logits(const nb::object& input, std::optional<i64> position);
+
+  /// Continues each row of tokens[B, T] by up to `most` tokens, and returns all of them, int64 [B, T + n]. A row ends behind one of `ends`,
+  /// by default the model's, and is filled up with `padding`. Row b samples with the seed plus b.
+  Array generate(const nb::object& input, i64 most, trainer::Sampling sampling, const std::optional<std::vector<i64>>& ends,
+                 std::optional<i64> padding);
+  /// Returns the tokenizer of the model's folder, or one of bytes if the model was made here without any.
+  Tokenizer tokenizer() const;
 
   i64 parameters() const { return static_cast<i64>(weights_->model.parameters.size()); }
   Array parameter(i64 id);
@@ -43,12 +55,14 @@ class Model {
   // Returns the micro-batch of `input`, in host memory.
   MicroBatch batch_of(const nb::object& input) const;
   void set_targets(MicroBatch& batch, const nb::object& targets) const;
+  // Runs the model and returns its output, the sum of losses or the logits, with the graph on which it is recorded, if any.
+  std::pair<Variable, std::shared_ptr<Graph>> run(nn::Context& context, MicroBatch& batch, bool training);
   // move_now() and the two functions after it must be called while this thread has the turn (turn.h).
   void move_now(Device to);
   Array parameter_now(u32 id);
   std::unique_ptr<Weights> copied_to_host() const;  // a copy of a model that lies on a GPU
 
-  std::string name_;
+  trainer::ModelSource source_;
   models::ModelConfig config_;
   DType dtype_;
   RandomKey random_;

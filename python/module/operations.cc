@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <optional>
 
@@ -20,43 +19,35 @@
 #include "ops/products/einsum.h"
 #include "ops/products/linear.h"
 #include "ops/products/matmul.h"
-#include "ops/rows/axis.h"
 #include "ops/rows/norm.h"
-#include "ops/rows/reduce.h"
 #include "ops/sequence/attention.h"
 #include "ops/sequence/embedding.h"
-#include "python/module/arrays.h"
+#include "python/module/arithmetic.h"
+#include "python/module/home.h"
+#include "tensor/create.h"
 
 namespace spillway::python {
 namespace {
 
-using Axes = std::optional<Wholes>;
+constexpr i64 kZero[] = {0};
+
 using Numbers = nb::object;  // an argument with whole numbers, from any kind of array
 
-struct Home {
-  nb::module_& module;
-  nb::class_<Array>& tensor;
-  /// Defines a function of the module and a method of Tensor.
-  template <class F, class... Extra>
-  void def(const char* name, const F& f, const Extra&... extra) const {
-    module.def(name, f, nb::arg("x"), extra...);
-    tensor.def(name, f, extra...);
-  }
-};
-
-void unary(const Home& home, const char* name, Variable (*op)(const Variable&), const char* what) {
+// Whole numbers are converted to f32, unless `of_whole` says what the result is.
+void unary(const Home& home, const char* name, Variable (*op)(const Variable&), const char* what, i64 (*of_whole)(i64) = nullptr) {
   home.def(
-      name, [op](const Given& x) { return apply(op, x); }, what);
-}
-
-// Returns the axes counted from the front; each axis may occur once. An empty list stands for all axes.
-std::vector<int> list_of(const Axes& axes, const Array& x) {
-  std::vector<int> list = axes ? axes->small() : std::vector<int>();
-  for (int& axis : list) axis = axis < 0 ? axis + x.value().rank() : axis;
-  std::vector<int> sorted = list;
-  std::ranges::sort(sorted);
-  if (std::ranges::adjacent_find(sorted) != sorted.end()) throw WrongValue("axis: expected each axis once, got one twice");
-  return list;
+      name,
+      [=](const Given& x) {
+        return apply(
+            [=](const Variable& v) -> Variable {
+              if (is_floating(v.dtype())) return op(v);
+              if (of_whole == nullptr) return op(as_type(v, DType::f32));
+              if (v.dtype() == DType::boolean) throw WrongValue("expected numbers, got a bool tensor: convert it, with x.long()");
+              return each_whole(v.value, of_whole);
+            },
+            x);
+      },
+      what);
 }
 
 ops::Reduction reduction_of(const std::string& name) {
@@ -66,25 +57,45 @@ ops::Reduction reduction_of(const std::string& name) {
   throw WrongValue("reduction: expected mean, sum or none, got " + name);
 }
 
-// Reduces x over the axes one after the other, the last axis first.
-Variable each_axis(const Variable& x, std::vector<int> list, bool keep, Variable (*one)(const Variable&, int, bool),
-                   Variable (*all)(const Variable&)) {
-  if (list.empty()) return all(x);
-  std::ranges::sort(list, std::greater<>());
-  Variable y = x;
-  for (const int axis : list) y = one(y, axis, keep);
+// Returns a where the mask is not 0, else b; of any type.
+Variable chosen(const Tensor& mask, const Variable& a, const Variable& b) {
+  if (is_floating(a.dtype())) return ops::where(mask, a, b);
+  const auto wide = [](const Variable& v) { return Variable(converted(v.value, DType::int64)); };
+  const Tensor set = converted(mask, DType::int64);
+  const Tensor first = pairs_of_whole(Pairwise::mul, set, wide(a).value, DType::int64);
+  const Tensor clear = pairs_of_whole(Pairwise::eq, set, tensor_of<i64>(std::span<const i64>(kZero), Shape()), DType::int64);
+  const Tensor second = pairs_of_whole(Pairwise::mul, converted(clear, DType::int64), wide(b).value, DType::int64);
+  return pairs_of_whole(Pairwise::add, first, second, a.dtype());
+}
+
+Array clamped(const Array& x, const std::optional<Operand>& lowest, const std::optional<Operand>& highest) {
+  if (!lowest && !highest) throw WrongValue("clamp: expected min, max or both, got none of them");
+  const Side self = side_of(x);
+  std::optional<Side> least, most;
+  if (lowest) least = side_of(lowest->given, x);
+  if (highest) most = side_of(highest->given, x);
+  const bool numbers = (!least || least->is_number) && (!most || most->is_number);
+  const bool floats = is_floating(self.dtype) && (!least || category(least->dtype) <= 2) && (!most || category(most->dtype) <= 2);
+  if (numbers && floats) {
+    const double infinity = std::numeric_limits<double>::infinity();
+    const double from = least ? static_cast<double>(least->real) : -infinity, to = most ? static_cast<double>(most->real) : infinity;
+    if (!(from > to)) return apply([=](const Variable& v) { return ops::clamp(v, from, to); }, x);
+  }
+  Array y = x;
+  if (least) y = arithmetic(Pairwise::maximum, side_of(y), *least);
+  if (most) y = arithmetic(Pairwise::minimum, side_of(y), *most);
   return y;
 }
 
 void bind_elementwise(const Home& home) {
-  unary(home, "abs", ops::abs, "|x|");
+  unary(home, "abs", ops::abs, "|x|", [](i64 n) { return n < 0 ? -n : n; });
   unary(home, "exp", ops::exp, "e^x");
   unary(home, "log", ops::log, "Natural logarithm.");
   unary(home, "sqrt", ops::sqrt, "Square root.");
   unary(home, "rsqrt", ops::rsqrt, "1 / sqrt(x)");
   unary(home, "tanh", ops::tanh, "Hyperbolic tangent.");
   unary(home, "sigmoid", ops::sigmoid, "1 / (1 + e^-x)");
-  unary(home, "relu", ops::relu, "max(x, 0)");
+  unary(home, "relu", ops::relu, "max(x, 0)", [](i64 n) { return n < 0 ? i64{0} : n; });
   unary(home, "silu", ops::silu, "x sigmoid(x)");
   unary(home, "hardswish", ops::hardswish, "x clamp(x + 3, 0, 6) / 6");
   unary(home, "mish", ops::mish, "x tanh(log(1 + e^x))");
@@ -117,35 +128,46 @@ void bind_elementwise(const Home& home) {
         return apply([&](const Variable& v) { return ops::softplus(v, b, t); }, x);
       },
       nb::arg("beta") = 1.0, nb::arg("threshold") = 20.0);
-  home.def(
-      "clamp",
-      [](const Given& x, const std::optional<Real>& lowest, const std::optional<Real>& highest) {
-        const double infinity = std::numeric_limits<double>::infinity();
-        const double least = lowest ? static_cast<double>(*lowest) : -infinity, most = highest ? static_cast<double>(*highest) : infinity;
-        return apply([&](const Variable& v) { return ops::clamp(v, least, most); }, x);
-      },
-      nb::arg("min") = nb::none(), nb::arg("max") = nb::none());
-  home.def(
-      "maximum",
-      [](const Given& x, const Given& y) { return apply([](const Variable& a, const Variable& b) { return ops::maximum(a, b); }, x, y); },
-      nb::arg("other"));
-  home.def(
-      "minimum",
-      [](const Given& x, const Given& y) { return apply([](const Variable& a, const Variable& b) { return ops::minimum(a, b); }, x, y); },
-      nb::arg("other"));
+  for (const char* name : {"clamp", "clip"}) {
+    home.def(
+        name,
+        [](const Given& x, const std::optional<Operand>& lowest, const std::optional<Operand>& highest) {
+          return clamped(x, lowest, highest);
+        },
+        nb::arg("min") = nb::none(), nb::arg("max") = nb::none(), "x limited to [min, max], numbers or tensors.");
+  }
   home.def(
       "masked_fill",
-      [](const Given& x, const Given& mask, const Real& value) {
-        const double filling = value;
-        return apply([&](const Variable& v, const Variable& m) { return ops::masked_fill(v, m.value, filling); }, x, mask);
+      [](const Given& x, const Given& mask, const Operand& value) {
+        const Array& self = x;
+        const Side filling = side_of(value.given, self);
+        if (!filling.is_number && filling.array.value().rank() != 0)
+          throw WrongValue("masked_fill: expected one number, got a tensor of shape " + to_string(filling.array.value().shape()));
+        if (size_of(mask.value().dtype()) != 1)
+          throw WrongValue("masked_fill: expected a mask of bools, got " + std::string(to_string(mask.value().dtype())));
+        return apply(
+            [&](const Variable& m, const Variable& v, const Variable& f) { return chosen(m.value, variable_of(filling, f, v.dtype()), v); },
+            mask, x, filling.array);
       },
-      nb::arg("mask"), nb::arg("value"));
+      nb::arg("mask"), nb::arg("value"), "value where the mask is not 0, else x.");
   home.module.def(
       "where",
-      [](const Given& mask, const Given& a, const Given& b) {
-        return apply([](const Variable& m, const Variable& x, const Variable& y) { return ops::where(m.value, x, y); }, mask, a, b);
+      [](const Given& condition, const std::optional<Operand>& a, const std::optional<Operand>& b) -> nb::object {
+        const Array& mask = condition;
+        if (!a && !b) return nb::cast(mask).attr("nonzero")().attr("unbind")(1);
+        if (!a || !b) throw WrongType("where: expected both input and other, or none of them, got one");
+        const Side first = side_of(a->given, mask), second = side_of(b->given, mask);
+        const DType dtype = common_type(first, second);
+        return nb::cast(apply(
+            [&](const Variable& m, const Variable& x, const Variable& y) {
+              const Tensor bools = size_of(m.dtype()) == 1 ? m.value : converted(m.value, DType::boolean);
+              return chosen(bools, variable_of(first, x, dtype), variable_of(second, y, dtype));
+            },
+            mask, first.array, second.array));
       },
-      nb::arg("mask"), nb::arg("a"), nb::arg("b"), "a where the mask (uint8 or bool) is not 0, else b.");
+      nb::arg("condition"), nb::arg("input") = nb::none(), nb::arg("other") = nb::none(),
+      nb::sig("def where(condition: Tensor, input: object = None, other: object = None) -> Tensor"),
+      "input where the condition is not 0, else other; each a tensor or a number.");
   home.def(
       "dropout",
       [](const Given& x, const Real& p, const Seed& seed, const Whole& first_sample) {
@@ -159,88 +181,6 @@ void bind_elementwise(const Home& home) {
       "index of the row (counted from first_sample) and the position in the row.");
 }
 
-void bind_reductions(const Home& home) {
-  const auto axes_arg = nb::arg("axis") = nb::none();
-  const auto keep = nb::arg("keepdims") = false;
-  home.def(
-      "sum",
-      [](const Given& x, const Axes& axes, const Flag& keepdims) {
-        return apply([&, list = list_of(axes, x)](const Variable& v) { return each_axis(v, list, keepdims, ops::sum, ops::sum); }, x);
-      },
-      axes_arg, keep, "Reduces one axis, several, or all.");
-  home.def(
-      "mean",
-      [](const Given& x, const Axes& axes, const Flag& keepdims) {
-        return apply([&, list = list_of(axes, x)](const Variable& v) { return each_axis(v, list, keepdims, ops::mean, ops::mean); }, x);
-      },
-      axes_arg, keep, "Reduces one axis, several, or all.");
-  home.def(
-      "max",
-      [](const Given& x, const Axes& axes, const Flag& keepdims) {
-        return apply([&, list = list_of(axes, x)](const Variable& v) { return ops::max(v, list, keepdims); }, x);
-      },
-      axes_arg, keep);
-  home.def(
-      "min",
-      [](const Given& x, const Axes& axes, const Flag& keepdims) {
-        return apply([&, list = list_of(axes, x)](const Variable& v) { return ops::min(v, list, keepdims); }, x);
-      },
-      axes_arg, keep);
-  home.def(
-      "var",
-      [](const Given& x, const Axes& axes, const Real& correction, const Flag& keepdims) {
-        const double less = correction;
-        return apply([&, list = list_of(axes, x)](const Variable& v) { return ops::var(v, list, less, keepdims); }, x);
-      },
-      axes_arg, nb::arg("correction") = 1.0, keep, "The variance, sum((x - mean)^2) / (n - correction).");
-  home.def(
-      "logsumexp",
-      [](const Given& x, const Axes& axes, const Flag& keepdims) {
-        return apply([&, list = list_of(axes, x)](const Variable& v) { return ops::logsumexp(v, list, keepdims); }, x);
-      },
-      axes_arg, keep);
-  home.def(
-      "argmax",
-      [](const Given& x, const Whole& axis, const Flag& keepdims) {
-        return apply([&, at = axis.small()](const Variable& v) -> Variable { return ops::argmax(v.value, at, keepdims); }, x);
-      },
-      nb::arg("axis") = -1, keep, "The index of the first largest element, as int32.");
-  home.def(
-      "argmin",
-      [](const Given& x, const Whole& axis, const Flag& keepdims) {
-        return apply([&, at = axis.small()](const Variable& v) -> Variable { return ops::argmin(v.value, at, keepdims); }, x);
-      },
-      nb::arg("axis") = -1, keep);
-  home.def(
-      "softmax",
-      [](const Given& x, const Whole& axis) { return apply([at = axis.small()](const Variable& v) { return ops::softmax(v, at); }, x); },
-      nb::arg("axis") = -1);
-  home.def(
-      "log_softmax",
-      [](const Given& x, const Whole& axis) {
-        return apply([at = axis.small()](const Variable& v) { return ops::log_softmax(v, at); }, x);
-      },
-      nb::arg("axis") = -1);
-  home.def(
-      "cumsum",
-      [](const Given& x, const Whole& axis) { return apply([at = axis.small()](const Variable& v) { return ops::cumsum(v, at); }, x); },
-      nb::arg("axis") = -1);
-  home.def(
-      "topk",
-      [](const Given& x, const Whole& k, const Whole& axis) {
-        Tensor index;
-        Array values = apply(
-            [&, count = static_cast<i64>(k), at = axis.small()](const Variable& v) {
-              const ops::TopK best = ops::topk(v, count, at);
-              index = best.index;
-              return best.values;
-            },
-            x);
-        return nb::make_tuple(values, made(index));
-      },
-      nb::arg("k"), nb::arg("axis") = -1, "The k largest elements in order, and their indices (int32).");
-}
-
 const Array& or_absent(const std::optional<Given>& given) {
   static const Array absent;
   return given ? static_cast<const Array&>(*given) : absent;
@@ -248,10 +188,6 @@ const Array& or_absent(const std::optional<Given>& given) {
 
 void bind_layers(const Home& home) {
   nb::module_& m = home.module;
-  home.def(
-      "matmul",
-      [](const Given& a, const Given& b) { return apply([](const Variable& x, const Variable& y) { return ops::matmul(x, y); }, a, b); },
-      nb::arg("other"), "[..., M, K] @ [..., K, N] -> [..., M, N].");
   m.def(
       "einsum",
       [](const Word& equation, const Given& a, const Given& b) {
@@ -265,7 +201,7 @@ void bind_layers(const Home& home) {
             [](const Variable& v, const Variable& w, const Variable& b) { return ops::linear(v, w, b, ops::WeightLayout::out_in); }, x,
             weight, or_absent(bias));
       },
-      nb::arg("x"), nb::arg("weight"), nb::arg("bias") = nb::none(), "x[..., I], weight[O, I], bias[O] -> [..., O]");
+      nb::arg("input"), nb::arg("weight"), nb::arg("bias") = nb::none(), "x[..., I], weight[O, I], bias[O] -> [..., O]");
   m.def(
       "embedding",
       [](const Numbers& ids, const Given& weight) {
@@ -280,7 +216,7 @@ void bind_layers(const Home& home) {
                                                              const Variable& b) { return ops::layer_norm(v, w, b, eps); },
                      x, weight, bias);
       },
-      nb::arg("x"), nb::arg("weight"), nb::arg("bias"), nb::arg("eps") = 1e-5,
+      nb::arg("input"), nb::arg("weight"), nb::arg("bias"), nb::arg("eps") = 1e-5,
       "Normalizes over the last axis: x[..., C], weight[C], bias[C].");
   m.def(
       "rms_norm",
@@ -288,7 +224,7 @@ void bind_layers(const Home& home) {
         return apply([&, eps = static_cast<double>(epsilon)](const Variable& v, const Variable& w) { return ops::rms_norm(v, w, eps); }, x,
                      weight);
       },
-      nb::arg("x"), nb::arg("weight"), nb::arg("eps") = 1e-6, "Normalizes over the last axis: x[..., C], weight[C].");
+      nb::arg("input"), nb::arg("weight"), nb::arg("eps") = 1e-6, "Normalizes over the last axis: x[..., C], weight[C].");
   m.def(
       "scaled_dot_product_attention",
       [](const Given& q, const Given& k, const Given& v, const Flag& causal, const std::optional<Real>& scale) {
@@ -310,22 +246,22 @@ void bind_layers(const Home& home) {
         return apply([&](const Variable& v, const Variable& w, const Variable& b) { return ops::conv2d(v, w, b, options); }, x, weight,
                      or_absent(bias));
       },
-      nb::arg("x"), nb::arg("weight"), nb::arg("bias") = nb::none(), nb::arg("stride") = 1, nb::arg("padding") = 0, nb::arg("dilation") = 1,
-      nb::arg("groups") = 1, "x[N, C, H, W], weight[O, C / groups, kh, kw], bias[O] -> [N, O, Ho, Wo]");
+      nb::arg("input"), nb::arg("weight"), nb::arg("bias") = nb::none(), nb::arg("stride") = 1, nb::arg("padding") = 0,
+      nb::arg("dilation") = 1, nb::arg("groups") = 1, "x[N, C, H, W], weight[O, C / groups, kh, kw], bias[O] -> [N, O, Ho, Wo]");
   m.def(
       "max_pool2d",
       [](const Given& x, const Whole& kernel_size, const std::optional<Whole>& stride, const Whole& padding) {
         const i64 kernel = kernel_size.small(), by = stride ? stride->small() : kernel, around = padding.small();
         return apply([&](const Variable& v) { return ops::max_pool2d(v, kernel, by, around); }, x);
       },
-      nb::arg("x"), nb::arg("kernel_size"), nb::arg("stride") = nb::none(), nb::arg("padding") = 0, "x[N, C, H, W] -> [N, C, Ho, Wo]");
+      nb::arg("input"), nb::arg("kernel_size"), nb::arg("stride") = nb::none(), nb::arg("padding") = 0, "x[N, C, H, W] -> [N, C, Ho, Wo]");
   m.def(
       "avg_pool2d",
       [](const Given& x, const Whole& kernel_size, const std::optional<Whole>& stride, const Whole& padding) {
         const i64 kernel = kernel_size.small(), by = stride ? stride->small() : kernel, around = padding.small();
         return apply([&](const Variable& v) { return ops::avg_pool2d(v, kernel, by, around); }, x);
       },
-      nb::arg("x"), nb::arg("kernel_size"), nb::arg("stride") = nb::none(), nb::arg("padding") = 0, "x[N, C, H, W] -> [N, C, Ho, Wo]");
+      nb::arg("input"), nb::arg("kernel_size"), nb::arg("stride") = nb::none(), nb::arg("padding") = 0, "x[N, C, H, W] -> [N, C, Ho, Wo]");
 }
 
 void bind_losses(nb::module_& m) {
@@ -334,22 +270,20 @@ void bind_losses(nb::module_& m) {
       [](const Given& logits, const Numbers& targets, const Word& reduction, const Whole& ignore_index, const Real& label_smoothing) {
         ops::ClassLossOptions options;
         options.reduction = reduction_of(reduction), options.ignored = ignore_index.small(), options.label_smoothing = label_smoothing;
-        const Tensor classes = whole_numbers(targets, "targets");
+        const Tensor classes = whole_numbers(targets, "target");
         return apply([&](const Variable& x) { return ops::cross_entropy(x, brought_here(classes), options); }, logits);
       },
-      nb::arg("logits"), nb::arg("targets"), nb::arg("reduction") = "mean", nb::arg("ignore_index") = -100,
-      nb::arg("label_smoothing") = 0.0,
-      "The loss of logits[..., V] for classes[...], in nats; negative targets do not contribute. A reduced loss is f64.");
+      nb::arg("input"), nb::arg("target"), nb::arg("reduction") = "mean", nb::arg("ignore_index") = -100, nb::arg("label_smoothing") = 0.0,
+      "The loss of input[..., V], logits, for target[...], classes, in nats; negative targets do not contribute. A reduced loss is f64.");
   m.def(
       "nll_loss",
       [](const Given& x, const Numbers& targets, const Word& reduction) {
         ops::ClassLossOptions options;
         options.reduction = reduction_of(reduction);
-        const Tensor classes = whole_numbers(targets, "targets");
+        const Tensor classes = whole_numbers(targets, "target");
         return apply([&](const Variable& v) { return ops::nll_loss(v, brought_here(classes), options); }, x);
       },
-      nb::arg("log_probabilities"), nb::arg("targets"), nb::arg("reduction") = "mean",
-      "The loss of log-probabilities[..., V] for classes[...].");
+      nb::arg("input"), nb::arg("target"), nb::arg("reduction") = "mean", "The loss of log-probabilities[..., V] for classes[...].");
   const auto pair_loss = [&](const char* name, Variable (*op)(const Variable&, const Variable&, ops::Reduction)) {
     m.def(
         name,
@@ -357,7 +291,7 @@ void bind_losses(nb::module_& m) {
           const ops::Reduction how = reduction_of(reduction);
           return apply([&](const Variable& a, const Variable& b) { return op(a, b, how); }, x, target);
         },
-        nb::arg("x"), nb::arg("target"), nb::arg("reduction") = "mean");
+        nb::arg("input"), nb::arg("target"), nb::arg("reduction") = "mean");
   };
   pair_loss("mse_loss", ops::mse_loss);
   pair_loss("l1_loss", ops::l1_loss);
@@ -369,14 +303,14 @@ void bind_losses(nb::module_& m) {
             [&, delta = static_cast<double>(bend)](const Variable& a, const Variable& b) { return ops::huber_loss(a, b, delta, how); }, x,
             target);
       },
-      nb::arg("x"), nb::arg("target"), nb::arg("delta") = 1.0, nb::arg("reduction") = "mean");
+      nb::arg("input"), nb::arg("target"), nb::arg("delta") = 1.0, nb::arg("reduction") = "mean");
   m.def(
       "bce_with_logits_loss",
       [](const Given& x, const Given& target, const Word& reduction) {
         const ops::Reduction how = reduction_of(reduction);
         return apply([&](const Variable& a, const Variable& b) { return ops::bce_with_logits_loss(a, b.value, how); }, x, target);
       },
-      nb::arg("x"), nb::arg("target"), nb::arg("reduction") = "mean");
+      nb::arg("input"), nb::arg("target"), nb::arg("reduction") = "mean");
 }
 
 }  // namespace
@@ -384,7 +318,6 @@ void bind_losses(nb::module_& m) {
 void bind_operations(nb::module_& module, nb::class_<Array>& tensor) {
   const Home home{module, tensor};
   bind_elementwise(home);
-  bind_reductions(home);
   bind_layers(home);
   bind_losses(module);
 }

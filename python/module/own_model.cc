@@ -8,10 +8,14 @@
 #include <utility>
 
 #include "base/error.h"
+#include "models/weights.h"
 #include "ops/dense.h"
 #include "ops/elementwise/dropout.h"
 #include "ops/losses/loss.h"
 #include "python/module/arrays.h"
+#include "python/module/random.h"
+#include "tensor/create.h"
+#include "tensor/print.h"
 
 namespace spillway::python {
 namespace {
@@ -19,14 +23,18 @@ namespace {
 thread_local int run_code = 0;             // RunCode objects of this thread
 thread_local bool interrupt_kept = false;  // Ctrl-C came meanwhile
 
-// The Python class Parameter. It is a Tensor that has a value only in the forward of its block.
+// The Python class Parameter.
 struct ParameterArray : Array {
-  ParameterArray(Shape shape, nn::Initializer init, bool trainable, bool of_ids) {
-    auto declared = std::make_shared<Declared>();
-    declared->shape = shape, declared->init = init, declared->trainable = trainable, declared->of_ids = of_ids;
-    in_block = std::move(declared);
+  ParameterArray(Shape shape, nn::Initializer init, bool wanted, bool of_ids, DType dtype) {
+    leaf = std::make_shared<Leaf>();
+    leaf->wanted = wanted;
+    declared = std::make_shared<Declared>();
+    declared->shape = shape, declared->init = init, declared->of_ids = of_ids, declared->dtype = dtype;
+    declared->key = next_key(), declared->leaf = leaf;
   }
-  std::shared_ptr<const Declared> declared() const { return std::static_pointer_cast<const Declared>(in_block); }
+  ParameterArray(const Tensor& value, bool wanted) : ParameterArray(value.shape(), {}, wanted, false, value.dtype()) {
+    declared->own = value;
+  }
 };
 
 nn::Initializer initializer_of(const std::string& kind, double std) {
@@ -95,13 +103,19 @@ struct Batch {
                                         "(), got one with data of its own: compute the losses of the rows and return batch.loss(losses)");
     return data().targets_BT;
   }
-  Array dropout(const Given& x, const Real& p) {
-    const RandomKey key = pass->next_dropout();
-    const double share = training() ? static_cast<double>(p) : 0;
-    const i64 first = data().first_sample;
-    return apply([&](const Variable& v) { return ops::dropout(v, share, key, first); }, x);
-  }
 };
+
+// Returns dropped(x) in the forward of a block, with the run's random numbers, or in a loop of one's own.
+Array dropped(const Given& x, const Real& p, bool training) {
+  const double share = p;
+  if (Pass* pass = Pass::current()) {
+    const RandomKey key = pass->next_dropout();
+    const double now = pass->context().mode == nn::Mode::train ? share : 0;
+    return apply([&, first = pass->context().batch->first_sample](const Variable& v) { return ops::dropout(v, now, key, first); }, x);
+  }
+  if (!training || share == 0) return x;
+  return apply([&, key = next_key()](const Variable& v) { return ops::dropout(v, share, key, 0); }, x);
+}
 
 i64 rows_of(const MicroBatch& batch) { return batch.targets_BT.size(0); }
 
@@ -151,10 +165,10 @@ class PythonBlock final : public nn::Module {
   }
 
   Variable checked(const Array& result, const Batch& batch, const Variable& x, const nn::Context& context, Pass& pass) const {
-    if (result.leaf || (result.graph && !result.graph->over()))
+    if (!result.declared && ((result.leaf && result.leaf->wants()) || (result.graph && !result.graph->over())))
       refuse("forward to return a tensor that it computed, got one from outside that requires a gradient");
     Variable y = result.variable();
-    if (!result.in_block) y = Pass::brought(y.value);
+    if (!result.ends_with_forward()) y = Pass::brought(y.value);
     pass.read(y);
     const bool trains = context.tape != nullptr && context.mode == nn::Mode::train;
     if (!is_last()) {
@@ -178,7 +192,7 @@ class PythonBlock final : public nn::Module {
   }
 
   bool trainable() const {
-    return std::ranges::any_of(parameters_, [](const BlockParameter& one) { return one.declared->trainable; });
+    return std::ranges::any_of(parameters_, [](const BlockParameter& one) { return one.declared->trainable(); });
   }
 
   // Throws unless the output has a row for each row of the batch, and the same shape whenever the input has the same.
@@ -223,7 +237,8 @@ nn::Sequential OwnModel::build(DType dtype, const std::shared_ptr<const OwnModel
       auto& [parameter, uses] = made[one.declared.get()];
       if (!parameter) {
         parameter = nn::make_parameter(one.name, one.declared->shape, dtype, one.declared->init);
-        parameter->frozen = !one.declared->trainable;
+        parameter->given = one.given;
+        parameter->frozen = !one.declared->trainable();
         parameter->of_ids = one.declared->of_ids;
       }
       parameters.push_back({one.declared, {parameter, uses++}});
@@ -233,39 +248,99 @@ nn::Sequential OwnModel::build(DType dtype, const std::shared_ptr<const OwnModel
   return model;
 }
 
-std::shared_ptr<const Declared> declared_in(const nb::object& parameter) {
+NamedParameter named_parameter(const std::string& name, const nb::object& parameter) {
   if (!nb::isinstance<ParameterArray>(parameter)) throw WrongType("parameters: expected a Parameter, got " + kind_of(parameter));
-  return nb::cast<const ParameterArray&>(parameter).declared();
+  const std::shared_ptr<const Declared> declared = nb::cast<const ParameterArray&>(parameter).declared;
+  NamedParameter named{name, declared, {}};
+  if (!declared->own.value.defined()) return named;
+  const Tensor values = moved(declared->own.value, Device::cpu());
+  named.given = [values](i64 begin, std::span<double> out) {
+    const i64 each = size_of(values.dtype());
+    for (double& value : out) value = load_wide(values.raw() + begin++ * each, values.dtype());
+  };
+  return named;
 }
 
-void bind_own_model(nb::module_& module) {
+bool Declared::trainable() const { return leaf->wants(); }
+
+void Declared::draw() const {
+  const Running running(Device::cpu());
+  if (own.value.defined()) return;  // another thread drew it while this one waited
+  const Tensor value = empty(shape, dtype, "weights");
+  const auto parameter = nn::make_parameter(leaf->name, shape, dtype, init);
+  models::ScratchWeights(key.value).read_as(*parameter, 0, dtype, {value.raw(), static_cast<size_t>(value.bytes())});
+  own = value;
+}
+
+static void bind_parameter(nb::module_& module) {
   const auto shape_tuple = [](const ParameterArray& self) {
-    const auto extents = self.declared()->shape.extents();
+    const auto extents = self.declared->shape.extents();
     return nb::tuple(nb::cast(std::vector<i64>(extents.begin(), extents.end())));
   };
   nb::class_<ParameterArray, Array>(
       module, "Parameter",
-      "A weight of a Block, made in its __init__. It has the type of the run's weights, and a value only in forward, where it is a Tensor\n"
-      "like any other. The same Parameter in two blocks is one weight that they share.")
+      "A weight of a Module. Parameter(tensor) is on the tensor's memory, as in PyTorch; Parameter(shape, init, std) has new values, which "
+      "are\ndrawn when they are first used, so that a model for a Trainer takes no memory. In a Trainer's run it is a weight of the run, "
+      "of "
+      "the\nrun's type. The same Parameter in two modules is one weight that they share.")
       .def(
           "__init__",
-          [](ParameterArray* self, const Wholes& shape, const Word& init, const Real& std, const Flag& trainable, const Flag& embedding) {
-            const Shape extents = shape_of(shape.all());
+          [](ParameterArray* self, const nb::object& data, const nb::object& init, const Real& std, const Flag& requires_grad,
+             const Flag& embedding, const Word& dtype) {
+            const bool flag = nb::isinstance<nb::bool_>(init);  // Parameter(data, requires_grad), as in PyTorch
+            const bool wanted = flag ? nb::cast<bool>(init) : static_cast<bool>(requires_grad);
+            if (nb::isinstance<Array>(data)) {
+              const Array from = nb::cast<const Array&>(data);
+              if (from.ends_with_forward()) throw WrongValue("data: expected a tensor outside of a block's forward, got one in it");
+              new (self) ParameterArray(from.value(), wanted);
+              return;
+            }
+            if (nb::hasattr(data, "__array__") || nb::hasattr(data, "__dlpack__"))
+              throw WrongType("data: expected a Tensor or a shape, got " + kind_of(data) + ": use spillway.tensor(array)");
+            const Shape extents = shape_of(Wholes::read(data).all());
             if (extents.elems() == 0) throw WrongValue("shape: expected at least one element, got " + to_string(extents));
-            new (self) ParameterArray(extents, initializer_of(init, std), trainable, embedding);
+            new (self)
+                ParameterArray(extents, initializer_of(flag ? "normal" : Word::read(init).text(), std), wanted, embedding, dtype_of(dtype));
           },
-          nb::arg("shape"), nb::arg("init") = "normal", nb::arg("std") = 0.02, nb::kw_only(), nb::arg("trainable") = true,
-          nb::arg("embedding") = false,
-          "The first values are drawn by the parameter's name and the run's seed: init \"normal\" or \"uniform\" with mean 0 and standard\n"
-          "deviation std, \"zeros\" or \"ones\". A parameter that is not trainable keeps them. embedding=True: its rows belong to tokens "
+          nb::arg("data"), nb::arg("init") = "normal", nb::arg("std") = 0.02, nb::kw_only(), nb::arg("requires_grad") = true,
+          nb::arg("embedding") = false, nb::arg("dtype") = "f32",
+          nb::sig(
+              "def __init__(self, data: Tensor | collections.abc.Sequence[int] | int, init: str | bool = \"normal\", std: float = 0.02, "
+              "*, requires_grad: bool = True, embedding: bool = False, dtype: str = \"f32\") -> None"),
+          "data: a tensor, or a shape with new values: init \"normal\" or \"uniform\" with mean 0 and standard deviation std, \"zeros\" "
           "or\n"
-          "classes, so that Muon does not step it as a matrix. Weight decay applies to parameters of two or more axes.")
+          "\"ones\". In a Trainer's run these follow from the parameter's name and the run's seed, otherwise from manual_seed(). A "
+          "parameter\nwithout requires_grad is not trained. embedding=True: its rows belong to tokens or classes, so that Muon does not "
+          "step "
+          "it as\na matrix. Weight decay in a Trainer's run applies to parameters of two or more axes.")
       .def_prop_ro("shape", shape_tuple, nb::sig("def shape(self) -> tuple[int, ...]"))
-      .def_prop_ro("ndim", [](const ParameterArray& self) { return self.declared()->shape.rank(); })
-      .def_prop_ro("size", [](const ParameterArray& self) { return self.declared()->shape.elems(); })
-      .def_prop_ro(
-          "requires_grad", [](const ParameterArray& self) { return self.declared()->trainable; }, "Whether the parameter is trained.")
-      .def("__repr__", [](const ParameterArray& self) { return "Parameter(" + to_string(self.declared()->shape) + ")"; });
+      .def_prop_ro("ndim", [](const ParameterArray& self) { return self.declared->shape.rank(); })
+      .def("dim", [](const ParameterArray& self) { return self.declared->shape.rank(); })
+      .def("numel", [](const ParameterArray& self) { return self.declared->shape.elems(); })
+      .def("nelement", [](const ParameterArray& self) { return self.declared->shape.elems(); })
+      .def(
+          "_set_value",
+          [](ParameterArray& self, const Given& value) {
+            if (self.leaf->weights)
+              throw Error(
+                  ErrorCode::usage,
+                  "[parameter] expected a Parameter that no optimizer holds, got one that is in one: make the optimizer after to()");
+            if (value.value().shape() != self.declared->shape)
+              throw WrongValue("parameter: expected " + to_string(self.declared->shape) + ", got " + to_string(value.value().shape()));
+            self.declared->own = value.value();
+            self.declared->dtype = value.value().dtype();
+            self.leaf->gradient = {};
+          },
+          nb::arg("value"))
+      .def("__repr__", [](const ParameterArray& self) {
+        if (!self.declared->own.value.defined()) return "Parameter(" + to_string(self.declared->shape) + ")";
+        const Running running(self.declared->own.value.device());
+        return "Parameter(" + to_string(self.declared->own.value) + ")";
+      });
+}
+
+void bind_own_model(nb::module_& module) {
+  bind_parameter(module);
   nb::class_<Batch>(module, "Batch", "What a block's forward may read besides its input. It lives as long as the forward.")
       .def(
           "__getitem__", [](const Batch& self, const Word& name) { return self.input(name); }, nb::arg("name"),
@@ -288,10 +363,16 @@ void bind_own_model(nb::module_& module) {
       .def("cross_entropy", &Batch::cross_entropy, nb::arg("logits"), "The loss of the batch from logits[B, T, V] of its next tokens.")
       .def("linear_cross_entropy", &Batch::linear_cross_entropy, nb::arg("x"), nb::arg("weight"),
            "cross_entropy(linear(x, weight)) for x[B, T, C] and weight[V, C], without holding all logits in memory.")
-      .def("dropout", &Batch::dropout, nb::arg("x"), nb::arg("p"),
-           "In training: sets elements of x[B, ...] to 0 with probability p and scales the others by 1 / (1 - p). The mask follows from "
-           "the\n"
-           "run's seed, the block, the number of the dropout in its forward and the sample.");
+      .def(
+          "dropout",
+          [](const Batch& self, const Given& x, const Real& p) { return static_cast<void>(self.context()), dropped(x, p, true); },
+          nb::arg("x"), nb::arg("p"),
+          "In training: sets elements of x[B, ...] to 0 with probability p and scales the others by 1 / (1 - p). The mask follows from "
+          "the\n"
+          "run's seed, the block, the number of the dropout in its forward and the sample.");
+  module.def(
+      "_dropout", [](const Given& x, const Real& p, const Flag& training) { return dropped(x, p, training); }, nb::arg("x"), nb::arg("p"),
+      nb::arg("training"));
   module.def(
       "_keep_interrupt", [] { return run_code > 0 && (interrupt_kept = true); },
       "Returns whether this thread runs a block's forward or reads data for a run, and if so, repeats Ctrl-C when that has ended.");

@@ -5,8 +5,10 @@
 #pragma once
 #include <nanobind/nanobind.h>
 
+#include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,10 +18,11 @@
 
 namespace spillway::python {
 
-/// A declared parameter and its name in the model.
+/// A declared parameter, its name in the model, and the values with which it starts (nn::Parameter::given).
 struct NamedParameter {
   std::string name;
   std::shared_ptr<const Declared> declared;
+  std::function<void(i64 begin, std::span<double> out)> given;  // empty: new values
 };
 
 struct OwnBlock {
@@ -53,8 +56,9 @@ class RunCode {
   RunCode& operator=(const RunCode&) = delete;
 };
 
-/// Returns what a Parameter declares. Throws WrongType for another object.
-std::shared_ptr<const Declared> declared_in(const nb::object& parameter);
+/// Returns what a Parameter declares, for a model in which it has this name. A Parameter that has been used, or made from a tensor, starts
+/// with its values, another one with new ones. Throws WrongType for another object.
+NamedParameter named_parameter(const std::string& name, const nb::object& parameter);
 
 /// Binds Parameter and Batch, and the training of a model of one's own.
 void bind_own_model(nb::module_& module);

@@ -95,7 +95,7 @@ std::shared_ptr<const OwnModel> model_of(const std::vector<GivenBlock>& blocks, 
   model->inputs = inputs;
   for (const auto& [name, forward, parameters] : blocks) {
     OwnBlock& block = model->blocks.emplace_back(OwnBlock{name, forward, {}});
-    for (const auto& [parameter_name, parameter] : parameters) block.parameters.push_back({parameter_name, declared_in(parameter)});
+    for (const auto& [parameter_name, parameter] : parameters) block.parameters.push_back(named_parameter(parameter_name, parameter));
   }
   return model;
 }

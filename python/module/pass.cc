@@ -12,14 +12,14 @@
 namespace spillway::python {
 namespace {
 
-thread_local Pass* running = nullptr;
+thread_local Pass* current_pass = nullptr;
 
 }  // namespace
 
 struct Pass::Held final : InBlock {
   explicit Held(Variable v, std::shared_ptr<Pass> of) : value(std::move(v)), pass(std::move(of)) {}
   const Variable& variable() const override {
-    if (pass->context_ == nullptr || running != pass.get())
+    if (pass->context_ == nullptr || current_pass != pass.get())
       throw Error(ErrorCode::usage,
                   "[forward] expected a tensor of the forward that runs now, got one that an earlier forward, or another "
                   "block's, computed: such a tensor ends with its forward; return it to pass it to the next block, or use "
@@ -31,25 +31,23 @@ struct Pass::Held final : InBlock {
 };
 
 const Variable& Declared::variable() const {
-  if (running == nullptr)
-    throw Error(ErrorCode::usage,
-                "[parameter] expected a Parameter to be used in the forward of its block, where it has a value, got a "
-                "use outside of it");
-  return running->parameter(*this);
+  if (current_pass != nullptr) return current_pass->parameter(*this);
+  if (!own.value.defined()) draw();
+  return own;
 }
 
 Pass::Pass(const std::string& block, const std::vector<BlockParameter>& parameters, const Variable& input, const nn::Context& context)
     : block_(block), parameters_(parameters), input_slot_(input.slot), read_input_(!input.needs_gradient()), context_(&context) {}
 
-Pass* Pass::current() { return running; }
+Pass* Pass::current() { return current_pass; }
 
 void Pass::begin() {
-  require(running == nullptr, "[forward] expected no forward of another block on this thread, got one");
-  running = this;
+  require(current_pass == nullptr, "[forward] expected no forward of another block on this thread, got one");
+  current_pass = this;
 }
 
 void Pass::end() {
-  running = nullptr;
+  current_pass = nullptr;
   context_ = nullptr;
   for (const auto& each : held_) {
     if (const auto held = each.lock()) held->value = {};
@@ -59,7 +57,7 @@ void Pass::end() {
 }
 
 const nn::Context& Pass::context() const {
-  if (context_ == nullptr || running != this)
+  if (context_ == nullptr || current_pass != this)
     throw Error(ErrorCode::usage,
                 "[forward] expected the batch of the forward that runs now, got one of an earlier forward or of another "
                 "block: a batch ends with its forward");
@@ -90,9 +88,9 @@ void Pass::read(const Variable& v) { read_input_ = read_input_ || v.slot == inpu
 
 void Pass::check_all_used() const {
   for (const BlockParameter& one : parameters_) {
-    if (bound_.contains(one.declared.get()) || !one.declared->trainable) continue;
+    if (bound_.contains(one.declared.get()) || !one.declared->trainable()) continue;
     throw Error(ErrorCode::usage, "[forward] expected block `" + block_ + "` to use all its parameters, got a forward that does not use " +
-                                      one.use.parameter->name + ": use it, remove it, or declare it with trainable=False");
+                                      one.use.parameter->name + ": use it, remove it, or declare it with requires_grad=False");
   }
 }
 

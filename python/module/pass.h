@@ -13,6 +13,7 @@
 namespace spillway::python {
 
 using autograd::Variable;
+struct Leaf;
 
 /// The value of a Tensor that exists only in a block's forward.
 class InBlock {
@@ -22,11 +23,18 @@ class InBlock {
   virtual const Variable& variable() const = 0;
 };
 
-/// A parameter that blocks declare. It is identified by its address: blocks that declare the same one share it.
+/// A Parameter of Python. It is identified by its address: blocks that declare the same one share it. In the forward of a block it stands
+/// for a parameter of the run; elsewhere it has a value of its own, which is drawn when it is first used. Touched only under the GIL.
 struct Declared final : InBlock {
   Shape shape;
   nn::Initializer init;
-  bool trainable = true, of_ids = false;
+  bool of_ids = false;
+  DType dtype = DType::f32;    // of the value of its own
+  RandomKey key;               // from which that value is drawn
+  mutable Variable own;        // that value; undefined until it is first used
+  std::shared_ptr<Leaf> leaf;  // of that value
+  bool trainable() const;      // whether a gradient is computed
+  void draw() const;
   const Variable& variable() const override;
 };
 

@@ -6,8 +6,10 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
+#include <array>
 #include <atomic>
 #include <csignal>
+#include <cstdio>
 #include <exception>
 #include <thread>
 
@@ -38,6 +40,13 @@ nb::object path_object(const std::filesystem::path& path) {
   const std::string& bytes = path.native();
   const nb::object text = nb::steal(PyUnicode_DecodeFSDefaultAndSize(bytes.data(), static_cast<Py_ssize_t>(bytes.size())));
   return nb::module_::import_("pathlib").attr("Path")(text);
+}
+
+// Returns a number with five significant digits.
+std::string shown(double number) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.5g", number);
+  return text.data();
 }
 
 // Makes a SIGINT that Python handles known to every thread for the lifetime of the object.
@@ -78,11 +87,16 @@ struct Hearers {
   bool keep_best = false;
 };
 
-trainer::TrainCallbacks callbacks_of(const Hearers& hearers, Raised& raised) {
+// Sets `stopped` once a callback has returned False.
+trainer::TrainCallbacks callbacks_of(const Hearers& hearers, Raised& raised, std::atomic<bool>& stopped) {
   trainer::TrainCallbacks callbacks;
-  const auto hear = [&raised]<class Event>(std::function<void(const Event&)>& into, const nb::object& call, const char* name) {
+  const auto hear = [&raised, &stopped]<class Event>(std::function<void(const Event&)>& into, const nb::object& call, const char* name) {
     if (call.is_none()) return;
-    into = [&raised, &call, name](const Event& event) { raised.guard(name, [&] { call(nb::cast(event, nb::rv_policy::copy)); }); };
+    into = [&raised, &stopped, &call, name](const Event& event) {
+      raised.guard(name, [&] {
+        if (call(nb::cast(event, nb::rv_policy::copy)).is(nb::bool_(false))) stopped = true;
+      });
+    };
   };
   hear(callbacks.on_step, hearers.on_step, "on_step");
   hear(callbacks.on_validate, hearers.on_validate, "on_validate");
@@ -91,13 +105,13 @@ trainer::TrainCallbacks callbacks_of(const Hearers& hearers, Raised& raised) {
   callbacks.keep_best = hearers.keep_best;
   // Python's own signal handlers run in this callback: Ctrl-C raises KeyboardInterrupt,
   // on which the run saves and stops, as the program does on Ctrl-C.
-  callbacks.wants_stop = [&raised, caller = std::this_thread::get_id()] {
+  callbacks.wants_stop = [&raised, &stopped, caller = std::this_thread::get_id()] {
     const bool elsewhere = std::this_thread::get_id() != caller;
     const Locked locked;
     call_python([&] {
       if (!raised.any() && PyErr_CheckSignals() != 0) raised.keep(nb::python_error());
     });
-    return raised.any() || (elsewhere && Interrupts::came());
+    return raised.any() || stopped || (elsewhere && Interrupts::came());
   };
   callbacks.gives_up = callbacks.wants_stop;
   return callbacks;
@@ -129,7 +143,8 @@ trainer::TrainingResult train(Trained& trained, const Hearers& hearers) {
   {
     const Interrupts interrupts;
     trainer::LineMessages messages(lines_to(hearers.log, raised), trained.quiet, trained.json);
-    const trainer::TrainCallbacks callbacks = callbacks_of(hearers, raised);
+    std::atomic<bool> stopped = false;
+    const trainer::TrainCallbacks callbacks = callbacks_of(hearers, raised, stopped);
     const UnderWay used;
     const Unlocked unlocked;
     try {
@@ -157,27 +172,33 @@ void bind_training(nb::module_& module) {
       .def_ro("seconds", &trainer::StepEvent::seconds)
       .def_ro("tokens", &trainer::StepEvent::tokens, "Tokens of this step, without padding; for image models its images.")
       .def_ro("positions", &trainer::StepEvent::positions, "Tokens and padding of this step.")
-      .def_ro("skipped", &trainer::StepEvent::skipped, "Whether the update was skipped because gradients were not finite.");
+      .def_ro("skipped", &trainer::StepEvent::skipped, "Whether the update was skipped because gradients were not finite.")
+      .def("__repr__", [](const trainer::StepEvent& e) {
+        return "StepEvent(step=" + std::to_string(e.step) + ", steps=" + std::to_string(e.steps) + ", loss=" + shown(e.loss) +
+               ", grad_norm=" + shown(e.grad_norm) + ", learning_rate=" + shown(e.learning_rate) + ", seconds=" + shown(e.seconds) +
+               ", tokens=" + std::to_string(e.tokens) + (e.skipped ? ", skipped=True)" : ")");
+      });
   nb::class_<trainer::ValidationEvent>(module, "ValidationEvent", "The result of a validation.")
       .def_ro("step", &trainer::ValidationEvent::step)
       .def_ro("loss", &trainer::ValidationEvent::loss, "The validation loss, in nats.")
       .def_ro("accuracy", &trainer::ValidationEvent::accuracy, "The accuracy of image models; None for others.")
-      .def_ro("best", &trainer::ValidationEvent::best, "Whether no earlier validation loss of this run was lower.");
+      .def_ro("best", &trainer::ValidationEvent::best, "Whether no earlier validation loss of this run was lower.")
+      .def("__repr__", [](const trainer::ValidationEvent& e) {
+        return "ValidationEvent(step=" + std::to_string(e.step) + ", loss=" + shown(e.loss) +
+               (e.accuracy ? ", accuracy=" + shown(*e.accuracy) : "") + ", best=" + (e.best ? "True)" : "False)");
+      });
   nb::class_<trainer::SaveEvent>(module, "SaveEvent", "A checkpoint that is durable.")
       .def_ro("step", &trainer::SaveEvent::step)
       .def_prop_ro(
           "checkpoint", [](const trainer::SaveEvent& e) { return path_object(e.checkpoint); },
-          nb::sig("def checkpoint(self) -> \"pathlib.Path\""));
-  nb::class_<trainer::TrainingResult>(module, "TrainingResult", "The result of train().")
-      .def_ro("finished", &trainer::TrainingResult::finished, "False if the run was stopped; another train() continues it.")
-      .def_prop_ro(
-          "run", [](const trainer::TrainingResult& r) { return path_object(r.run); }, nb::sig("def run(self) -> \"pathlib.Path\""))
-      .def_prop_ro(
-          "checkpoint", [](const trainer::TrainingResult& r) { return path_object(r.checkpoint); },
-          nb::sig("def checkpoint(self) -> \"pathlib.Path | None\""), "The newest checkpoint; None if none was saved.")
-      .def("__repr__", [](const trainer::TrainingResult& r) {
-        return std::string("TrainingResult(") + (r.finished ? "finished" : "stopped") + ", run=" + r.run.string() + ")";
+          nb::sig("def checkpoint(self) -> \"pathlib.Path\""))
+      .def("__repr__", [](const trainer::SaveEvent& e) {
+        return "SaveEvent(step=" + std::to_string(e.step) + ", checkpoint=" + e.checkpoint.string() + ")";
       });
+  nb::class_<trainer::TrainingResult>(module, "Result")
+      .def_ro("finished", &trainer::TrainingResult::finished)
+      .def_prop_ro("run", [](const trainer::TrainingResult& r) { return path_object(r.run); })
+      .def_prop_ro("checkpoint", [](const trainer::TrainingResult& r) { return path_object(r.checkpoint); });
   nb::class_<Trained>(module, "Training")
       .def(
           "__init__", [](Trained* self, const nb::dict& arguments) { new (self) Trained(by_name(train_settings(arguments))); },

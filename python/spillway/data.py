@@ -30,8 +30,8 @@ def write_tokens(file: str | os.PathLike, rows: Iterable[Any]) -> str:
     """Writes token ids to a token file for Trainer(data=...), one row after the other, and returns its path.
 
     A row is a list or an array of token ids, or a dictionary with such a list as "input_ids"; `rows` is read once and never held in
-    memory as a whole. The file is written completely or not at all. A run can resume exactly because the file stays the same, unlike an
-    iterator.
+    memory as a whole, and may be batches of rows, or a DataFrame, as for write_rows(). The file is written completely or not at all. A run
+    can resume exactly because the file stays the same, unlike an iterator.
     """
 
     def write(out: Any) -> None:
@@ -52,7 +52,8 @@ def write_rows(file: str | os.PathLike, rows: Iterable[Any]) -> str:
 
     A row is a dictionary as Hugging Face's datasets give it: "input_ids" with "labels" (-100: no target), "attention_mask" and the
     other keys that TRL and transformers write, "text", "prompt" and "completion", "messages", or Alpaca's or ShareGPT's keys; or a list or
-    an array of token ids. docs/fine-tuning.md lists all keys; a warning names unknown ones once. Unlike write_tokens() it keeps rows
+    an array of token ids. `rows` may also be a PyTorch DataLoader, whose batches of equally many rows are taken apart, or a DataFrame of
+    pandas or Polars. docs/fine-tuning.md lists all keys; a warning names unknown ones once. Unlike write_tokens() it keeps rows
     apart: attention does not cross their boundaries. `rows` is read once and never held in memory as a whole, and the file is written
     completely or not at all.
     """
@@ -101,12 +102,36 @@ def _whole(file: str | os.PathLike, write: Any) -> str:
 
 
 def _rows(what: str, rows: Any) -> Any:
+    if hasattr(rows, "iter_rows"):  # a DataFrame of Polars
+        return rows.iter_rows(named=True)
+    if hasattr(rows, "itertuples") and hasattr(rows, "columns"):  # of pandas, where an empty cell is NaN
+        return ({key: None if isinstance(value, float) and value != value else value
+                 for key, value in zip(rows.columns, row)} for row in rows.itertuples(index=False, name=None))
     try:
         if not isinstance(rows, (str, bytes)):
-            return iter(rows)
+            return _single(iter(rows))
     except TypeError:
         pass
     raise UsageTypeError(f"{what}: expected rows, got {type(rows).__name__}")
+
+
+def _single(rows: Any) -> Any:
+    """Yields the rows, those of a batch one by one: a dictionary with rows of input_ids or with texts, an array of two axes, or a list or tuple
+    with one such array first, as a DataLoader gives them."""
+    for row in rows:
+        if isinstance(row, dict):
+            columns = {key: _listed(value) for key, value in row.items() if value is not None}
+            first = columns.get("input_ids", columns.get("text"))
+            if isinstance(first, list) and first and isinstance(first[0], (list, str)):
+                yield from ({key: value[at] for key, value in columns.items()} for at in range(len(first)))
+                continue
+        elif isinstance(row, (list, tuple)) and row and getattr(row[0], "ndim", 1) == 2:
+            yield from _listed(row[0])
+            continue
+        elif getattr(row, "ndim", 1) == 2:
+            yield from _listed(row)
+            continue
+        yield row
 
 
 def _name(file: Any) -> str:

@@ -6,81 +6,48 @@ import contextlib
 import signal
 import threading
 
-from ._core import Batch, Parameter, Tensor
 from . import _core
+from ._core import Batch, Tensor
 from .errors import UsageTypeError
+from .nn import Module, ModuleList, Sequential
 
 TYPE_CHECKING = False  # type checkers take it as True; at run time, not importing typing saves time
 if TYPE_CHECKING:
-    from typing import Any, Iterator, Mapping, Optional, Sequence, Union
+    from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
 
-    Blocks = Union["Block", Sequence["Block"], Mapping[str, "Block"]]
-
-
-class Block:
-    """A part of a model, like PyTorch's nn.Module: a subclass makes its Parameters in __init__ and computes in forward().
-
-    class Hidden(spillway.Block):
-        def __init__(self):
-            self.weight = spillway.Parameter((8, 2), std=1.0)
-            self.bias = spillway.Parameter((8,), "zeros")
-
-        def forward(self, x, batch):
-            return spillway.tanh(spillway.linear(batch["question"], self.weight, self.bias))
-
-    Parameters may also be in lists, tuples, dicts and Blocks among its attributes. A Trainer keeps weights, gradients and optimizer state of
-    a block where they fit, and only what backward needs of its activations; the smaller the blocks, the less memory they need at a time.
-    """
-
-    def forward(self, x: Optional[Tensor], batch: Batch) -> Tensor:
-        """Computes the output [rows, ...] from the output `x` of the block before (None in the first block) and the batch. The last block
-        returns batch.loss(losses) or batch.cross_entropy(logits).
-
-        It must compute the same whenever it is called with the same values: it may run again before backward, on threads, and before the
-        first step on tensors without values. Its tensors end with it.
-        """
-        raise NotImplementedError(f"{type(self).__name__}: expected a block to define forward(self, x, batch)")
-
-    def __call__(self, *inputs: Any) -> Tensor:
-        """Calls forward(), for blocks inside of blocks."""
-        return self.forward(*inputs)
+    Blocks = Union[Module, Sequence[Module], Mapping[str, Module]]
 
 
 def is_own(model: Any) -> bool:
-    """Whether `model` is made of Blocks, and not a name."""
-    if isinstance(model, Block):
+    """Whether `model` is made of Modules, and not a name."""
+    if isinstance(model, Module):
         return True
     if isinstance(model, dict):
         model = list(model.values())
-    return isinstance(model, (list, tuple)) and any(isinstance(one, Block) for one in model)
+    return isinstance(model, (list, tuple)) and any(isinstance(one, Module) for one in model)
 
 
-def _named_blocks(model: Blocks) -> Iterator[tuple[str, Block]]:
-    if isinstance(model, Block):
+def _named_blocks(model: Blocks) -> Iterator[tuple[str, Module]]:
+    if isinstance(model, (Sequential, ModuleList)):
+        model = dict(model.named_children())
+    elif isinstance(model, Module):
         model = [model]
     for name, block in model.items() if isinstance(model, dict) else enumerate(model):
-        if not isinstance(block, Block):
-            raise UsageTypeError(f"model: expected Blocks, got {type(block).__name__} as block {name}")
+        if not isinstance(block, Module):
+            raise UsageTypeError(f"model: expected Modules, got {type(block).__name__} as block {name}")
         yield str(name), block
 
 
-def _parameters(value: Any, name: str, found: dict[int, tuple[str, Parameter]], visited: set[int]) -> None:
-    if isinstance(value, Parameter):
-        found.setdefault(id(value), (name, value))
-        return
-    if isinstance(value, Block):
-        parts: Any = vars(value).items()
-    elif isinstance(value, dict):
-        parts = value.items()
-    elif isinstance(value, (list, tuple)):
-        parts = enumerate(value)
-    else:
-        return
-    if id(value) in visited:
-        return
-    visited.add(id(value))
-    for part, inner in parts:
-        _parameters(inner, f"{name}.{part}", found, visited)
+def _forward(block: Module) -> Callable[[Optional[Tensor], Batch], Tensor]:
+    """Returns forward(x, batch) of a block, whose own forward may take x alone."""
+    import inspect
+
+    kinds = inspect.Parameter
+    given = [one.kind for one in inspect.signature(block.forward).parameters.values()]
+    positional = sum(kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD) for kind in given)
+    if positional > 1 or kinds.VAR_POSITIONAL in given:
+        return block
+    return lambda x, batch: block(x)
 
 
 def checked_samples(data: Any, argument: str) -> Any:
@@ -98,10 +65,8 @@ def training(model: Blocks, name: str, arguments: dict[str, Any], data: Any, val
     blocks = []
     names: dict[int, str] = {}
     for block_name, block in _named_blocks(model):
-        found: dict[int, tuple[str, Parameter]] = {}
-        _parameters(block, block_name, found, set())
-        parameters = [(names.setdefault(key, own), parameter) for key, (own, parameter) in found.items()]
-        blocks.append((block_name, block.forward, parameters))
+        parameters = [(names.setdefault(id(parameter), own), parameter) for own, parameter in block.named_parameters(block_name)]
+        blocks.append((block_name, _forward(block), parameters))
     return _core._own_training(arguments, name, blocks, data, validation_data)
 
 

@@ -95,7 +95,14 @@ class Report:
     def _repr_html_(self) -> str:
         import html
 
-        return f"<pre>{html.escape(str(self))}</pre>"
+        return f'<pre style="white-space: pre; overflow-x: auto">{html.escape(str(self))}</pre>'
+
+
+def _size(size: Optional[int]) -> str:
+    if not size or size >= 2**60:  # nothing, or no limit
+        return "–"
+    unit = max(0, min(4, (int(size).bit_length() - 1) // 10))
+    return f"{size / 1024**unit:.4g} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[unit]}"
 
 
 class PlanReport(Report):
@@ -145,6 +152,22 @@ class PlanReport(Report):
     def __init__(self, values: dict[str, Any], text: str) -> None:
         super().__init__(values, text)
         vars(self).update(values)
+
+    def _repr_html_(self) -> str:
+        import html
+
+        tiers = ("device", "host", "nvme")
+
+        def line(cell: str, what: str, size: Any) -> str:
+            sizes = "".join(f'<td style="text-align: right">{_size(size[tier])}</td>' for tier in tiers)
+            return f'<tr><{cell} style="text-align: left">{html.escape(what)}</{cell}>{sizes}</tr>'
+
+        head = "".join(f'<th style="text-align: right">{tier}</th>' for tier in ("", *tiers))
+        rows = [line("td", row["what"], row["bytes"]) for row in self.rows]
+        rows += [line("th", "together", self.total_bytes), line("th", "budget", self.budget_bytes)]
+        return (f"<p>It fits. A step is predicted to take {self.predicted_step_s:.3g} s.</p>"
+                f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+                f"<details><summary>The whole plan</summary>{super()._repr_html_()}</details>")
 
 
 class StatusReport(Report):

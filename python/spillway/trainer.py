@@ -7,14 +7,63 @@ import os
 import sys
 
 from . import _core, own_model
-from ._core import SaveEvent, StepEvent, TrainingResult, ValidationEvent
+from ._core import SaveEvent, StepEvent, ValidationEvent
 from .data import write_rows
 from .errors import UsageError, UsageTypeError, _system_errors
 from .flags import _text
 
 TYPE_CHECKING = False  # type checkers take it as True; at run time, not importing typing saves time
 if TYPE_CHECKING:
+    import pathlib
     from typing import Any, Callable, Optional
+
+# What Hugging Face's Trainer calls what is called otherwise here.
+_OTHER_NAMES = {
+    "train_dataset": "data=rows", "eval_dataset": "validation_data=rows", "args": "**spillway.from_training_arguments(args)",
+    "callbacks": "train(on_step=..., on_validate=..., on_save=...)", "processing_class": "tokenizer=path of the tokenizer's folder",
+    "data_collator": "rows with input_ids and labels, which are packed here", "compute_metrics": "train(on_validate=...)",
+    "optimizers": "optimizer=name and learning_rate=rate", "epoch": "epochs=number", "max_steps": "steps=number", "lr": "learning_rate=rate",
+    "batch_size": "micro_batch_size=number", "output_dir": "out=folder",
+}
+
+
+class TrainingResult:
+    """The result of train(). `history` and what follows from it are read from the run's metrics.jsonl and cover all its starts."""
+
+    finished: bool
+    """False if the run was stopped; another train() continues it."""
+    run: pathlib.Path
+    checkpoint: Optional[pathlib.Path]
+    """The newest checkpoint; None if none was saved."""
+
+    def __init__(self, result: Any) -> None:
+        self.finished, self.run, self.checkpoint = result.finished, result.run, result.checkpoint
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """One dictionary for each step: step, loss, grad_norm, lr, tokens, step_ms and more; validation_loss in steps that validate."""
+        import json
+
+        rows: dict[int, dict[str, Any]] = {}
+        with contextlib.suppress(FileNotFoundError), open(self.run / "metrics.jsonl", encoding="utf-8") as lines:
+            for line in lines:
+                with contextlib.suppress(ValueError):  # a line that is being written
+                    row = json.loads(line)
+                    rows[row["step"]] = row
+        return [rows[step] for step in sorted(rows)]
+
+    @property
+    def losses(self) -> list[float]:
+        """The loss of each step."""
+        return [row["loss"] for row in self.history]
+
+    @property
+    def validations(self) -> list[tuple[int, float]]:
+        """(step, loss) of each validation."""
+        return [(row["step"], row["validation_loss"]) for row in self.history if row.get("validation_loss") is not None]
+
+    def __repr__(self) -> str:
+        return f"TrainingResult({'finished' if self.finished else 'stopped'}, run={self.run})"
 
 
 class Trainer:
@@ -25,21 +74,28 @@ class Trainer:
     device_memory="1GiB", or 2**30, is --device-memory 1GiB, from_scratch=True a flag without a value, and a list a repeated flag. `out` is
     the run folder; the same Trainer, or the command with the same flags, resumes the run in it. Invalid flags raise UsageError here.
 
-    `data` and `validation_data` may be rows instead of paths: any iterable of what write_rows() takes. Rows are written to a file next to
-    `out`, OUT.data.jsonl, so that the run can read them at any step; to resume, give the same rows, or that file.
+    `data` and `validation_data` may be rows instead of paths: any iterable of what write_rows() takes, a DataLoader or a DataFrame too. Rows
+    are written to a file next to `out`, OUT.data.jsonl, so that the run can read them at any step; to resume, give the same rows, or that
+    file.
 
-    `model` may also be Blocks of your own, in order: Trainer(model=[Hidden(), Answer()], name="mine", data=samples, out="runs/mine").
+    `model` may also be Modules of your own, in order: Trainer(model=[Hidden(), Answer()], name="mine", data=samples, out="runs/mine").
     Their names are their positions, or the keys of a dict. `data` is then a sequence of dictionaries, one for each sample, or a dictionary
     of arrays [samples, ...]; every sample has the same names, shapes and types. For blocks that read tokens it is a path, and
     `sequence_length` is required.
     """
 
     def __init__(self, **flags: Any) -> None:
+        for name in flags:
+            if name in _OTHER_NAMES:
+                raise UsageError(f"Trainer: expected the flags of `spillway train` as arguments, got {name}: write {_OTHER_NAMES[name]}")
+        if isinstance(flags.get("model"), _core.Model):
+            raise UsageTypeError("model: expected a name, a folder or Modules, got a Model: model.save(folder) writes it, then give model=folder")
         self._own = own_model.is_own(flags.get("model"))
         if self._own:
             self._training = _own_training(flags)
             return
         for name in ("data", "validation_data"):
+            _check_rows(name, flags.get(name))
             if _are_rows(flags.get(name)):
                 if flags.get("out") is None:
                     raise UsageError(f"{name}: expected `out` as well, because rows are written to a file next to it, or a path in "
@@ -63,7 +119,8 @@ class Trainer:
     ) -> TrainingResult:
         """Trains to the last step, without the GIL.
 
-        Callbacks are called between steps; an exception in one ends the run and is raised by train(), and the last checkpoint is kept.
+        Callbacks are called between steps. If one returns False, the run saves and stops after the step that is under way (result.finished is
+        False); another train() continues it. An exception in one ends the run and is raised by train(), and the last checkpoint is kept.
         Ctrl-C saves and raises KeyboardInterrupt; another train() resumes. patience: the run ends after this many validations in a row
         that are no better than the best; keep_best keeps the checkpoint of the best one. progress: a tqdm bar (None: if tqdm is installed
         and stderr is a terminal or a notebook). log: called with each line that the program would print; by default lines go to stderr
@@ -78,16 +135,15 @@ class Trainer:
         if bar is not None:
             step = _stepping(bar)
 
-            def hear(event: StepEvent) -> None:
+            def hear(event: StepEvent) -> Any:
                 step(event)
-                if on_step is not None:
-                    on_step(event)
+                return on_step(event) if on_step is not None else None
 
         if log is None and bar is None:
             log = _to_stderr
         try:
             with own_model.interrupts_between_blocks() if self._own else contextlib.nullcontext():
-                return self._training.run(hear, on_validate, on_save, log, patience, keep_best)
+                return TrainingResult(self._training.run(hear, on_validate, on_save, log, patience, keep_best))
         finally:
             if bar is not None:
                 bar.close()
@@ -110,6 +166,19 @@ def _are_paths(data: Any) -> bool:
     if isinstance(data, (list, tuple)):
         return len(data) > 0 and all(isinstance(one, (str, bytes, os.PathLike)) for one in data)
     return isinstance(data, (str, bytes, os.PathLike))
+
+
+def _check_rows(name: str, data: Any) -> None:
+    """Says what to write for data that would be read as something else."""
+    if isinstance(data, dict):
+        sets = [key for key, value in data.items() if not isinstance(value, (str, bytes))]
+        first = next((key for key in ("train", *sets) if key in data), "train")
+        raise UsageTypeError(f"{name}: expected paths or rows, got a dictionary ({', '.join(map(str, data))}): write {name}=data[{first!r}] for "
+                             "one of several data sets; a dictionary of arrays is for a model of your own")
+    texts = [data] if isinstance(data, str) else data if isinstance(data, (list, tuple)) and _are_paths(data) else []
+    if any(isinstance(one, str) and (" " in one or "\n" in one) for one in texts) and not any(os.path.exists(one) for one in texts):
+        raise UsageError(f"{name}: expected paths of files, got texts that no file has as its name: write "
+                         f'{name}=[{{"text": text}} for text in texts]')
 
 
 def _are_rows(data: Any) -> bool:

@@ -29,7 +29,7 @@ def test_every_block_runs(page, tmp_path, monkeypatch, capsys):
     if page.stem == "README":
         assert (tmp_path / "runs/python/checkpoints/step-00000020").is_dir()
     if page.stem == "python":
-        assert len(blocks) == 6 and (tmp_path / "runs/own/checkpoints/step-00000010").is_dir()
+        assert len(blocks) == 7 and (tmp_path / "runs/own/checkpoints/step-00000010").is_dir()
         said = capsys.readouterr().out
         assert "\nTrue runs/mine/checkpoints/step-00000010\n" in said and "it fits" in said and "(2, 256)" in said
         assert (tmp_path / "my-model/model.safetensors").exists()

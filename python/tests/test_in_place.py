@@ -41,8 +41,8 @@ PYTORCH = {
 # a view (w.T, w[0]). Another write is refused then. Every gradient that is not refused is right, which each cell of the grid asserts.
 OURS = PYTORCH | {
     "relu": "xw:x x:x", "softmax": "xw:x x:x", "log_softmax": "xw:x x:x", "logsumexp": "xw:x x:x", "div": "xw:w xw:y x:w w:w w:y",
-    "pow": "xw:x xw:w x:x x:w w:x w:w", "matmul": "xw:x w:x", "l1_loss": "xw:x xw:w x:x x:w w:x w:w", "rms_norm": "xw:x x:x w:x",
-    "layer_norm": "xw:x x:x w:x", "cross_entropy": "xw:x x:x",
+    "pow": "xw:x xw:w x:x x:w w:x w:w", "matmul": "xw:x w:x", "l1_loss": "xw:x xw:w x:x x:w w:x w:w", "rms_norm": "xw:x x:x x:w w:x",
+    "layer_norm": "xw:x x:x x:w w:x", "cross_entropy": "xw:x x:x",
 }
 
 
@@ -69,6 +69,9 @@ def test_no_gradient_is_computed_from_what_was_written(name):
             try:
                 assert gradients(CASES[name], wanted, written) == expected, (wanted, written)
             except spillway.UsageError as error:
+                if written == "y" and name in ("transpose", "index"):  # a copy, where PyTorch writes to x
+                    assert "expected a tensor with memory of its own" in str(error)
+                    continue
                 assert "has been modified by an inplace operation" in str(error)
                 raised.append(f"{wanted}:{written}")
     assert " ".join(raised) == OURS[name]
@@ -77,7 +80,10 @@ def test_no_gradient_is_computed_from_what_was_written(name):
 def test_a_write_before_backward_is_refused_and_nothing_is_left_of_it():
     w = spillway.tensor([1.0, 1.0], requires_grad=True)
     loss = (w * w).sum()
-    w.copy_([0.0, 0.0])
+    with pytest.raises(spillway.UsageError, match="a leaf Variable that requires grad"):
+        w.copy_([0.0, 0.0])
+    with spillway.no_grad():
+        w.copy_([0.0, 0.0])
     with pytest.raises(spillway.UsageError, match=r"\[backward\] one of the variables needed for gradient computation has been modified by an "
                        r"inplace operation: the f32 \[2\] that mul saved"):
         loss.backward()
@@ -99,7 +105,7 @@ def test_views_detached_tensors_and_shared_memory_count():
 def test_an_optimizers_step_and_loaded_weights_count():
     model, tokens = spillway.Model("gpt2-tiny"), np.arange(16).reshape(2, 8)
     optimizer = spillway.SGD(model, lr=0.1)
-    for change in (lambda: optimizer.step(), lambda: model["transformer.wte.weight"].copy_(model["transformer.wte.weight"].numpy() * 2),
+    for change in (lambda: optimizer.step(), lambda: model["transformer.wte.weight"].detach().copy_(model["transformer.wte.weight"].numpy() * 2),
                    lambda: model.load_state_dict({n: p.numpy() for n, p in model.named_parameters()}),
                    lambda: model.load_state_dict({n: p.numpy().copy() for n, p in model.named_parameters()}, share=True)):
         model.zero_grad()
@@ -113,14 +119,17 @@ def test_an_optimizers_step_and_loaded_weights_count():
     optimizer.step()
 
 
-def test_what_would_lose_a_history_is_refused():
+def test_what_is_written_is_recorded():
     w = spillway.tensor([2.0], requires_grad=True)
     y = w * 3
-    with pytest.raises(spillway.UsageError, match=r"\[copy_\] expected a tensor"):
-        y.copy_([1.0])
-    with pytest.raises(spillway.UsageError, match=r"\[copy_\] expected a source"):
-        spillway.tensor([0.0]).copy_(w)
+    y.copy_([1.0])
+    assert not y.requires_grad
+    y.copy_(w * w)
+    y.sum().backward()
+    assert w.grad.tolist() == [4.0]
+    w.grad = None
+    y = w * 3
     with spillway.no_grad():
         y.copy_(w)
-    y.sum().backward()
+    y.sum().backward()  # not recorded
     assert w.grad.tolist() == [3.0]

@@ -60,7 +60,7 @@ class Made:
     def __float__(self):
         for _ in range(1000): pass
         return 1.0
-begin(forever(lambda: (spillway.tensor(Made()), spillway.tensor([Made()] * 5), spillway.ones((2,)) * Made())), 4)
+begin(forever(lambda: (spillway.tensor(Made()), spillway.tensor([Made()] * 5), spillway.ones((3,)) * Made())), 4)
 """,
     "rows": """
 begin(forever(lambda: spillway.write_tokens("t%d.bin" % threading.get_ident(), ([i] * 1000 for i in range(300)))))
@@ -79,7 +79,7 @@ def hear(event):
 begin(lambda: trainer().train(hear, log=quiet), 1)
 """,
     "training, saving": """
-begin(lambda: trainer(checkpoint_every=1).train(lambda event: event.step > 1 and entered.set(), log=quiet), 1)
+begin(lambda: trainer(checkpoint_every=1).train(lambda event: entered.set() if event.step > 1 else None, log=quiet), 1)
 """,
     "training on two ranks": """
 begin(lambda: trainer(ranks=2, communicator="local", device_memory="128MiB").train(lambda event: entered.set(), log=quiet), 1)
@@ -157,7 +157,8 @@ def test_an_unfinished_run_goes_on(tmp_path):
         os.chdir(FOLDER)
         steps = []
         begin(lambda: trainer(checkpoint_every=2, steps=40).train(lambda event: steps.append(event.step),
-                                                                 on_save=lambda event: event.step == LAST and entered.set(), log=quiet), 1)
+                                                                 on_save=lambda event: entered.set() if event.step == LAST else None,
+                                                                 log=quiet), 1)
         print(steps[0])
     """
     firsts = []

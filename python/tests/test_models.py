@@ -52,7 +52,10 @@ def test_parameters_are_the_models_memory():
     weight = model[name]
     assert weight.name == name and weight.shape == (128, 384) and weight.grad is None
     before = model.loss(TOKENS, training=False).item()
-    weight.copy_(np.zeros(weight.shape, np.float32))
+    with pytest.raises(spillway.UsageError, match="a leaf Variable that requires grad"):
+        weight.copy_(np.zeros(weight.shape, np.float32))
+    with spillway.no_grad():
+        weight.copy_(np.zeros(weight.shape, np.float32))
     assert model.loss(TOKENS, training=False).item() != before
     shared = {n: np.ascontiguousarray(p.numpy() * 0.5) for n, p in model.named_parameters()}
     model.load_state_dict(shared, share=True)

@@ -83,6 +83,7 @@ def test_whole_numbers_are_kept():
     view = spillway.Tensor(np.array([[large, 1], [2, 3]]))
     assert view.T.tolist() == [[large, 2], [1, 3]]
     assert spillway.tensor(np.array([large, 5])[::-1]).tolist() == [5, large]
+    assert (spillway.tensor([large, large - 1]) == large).tolist() == [True, False] and (spillway.tensor([large]) + 1).item() == large + 1
     assert spillway.tensor([0.1], dtype="f64").item() == 0.1  # was rounded to f32 on the way
     assert spillway.tensor([0.1]).dtype == "f32" and spillway.tensor([]).dtype == "f32"
     assert (spillway.tensor([True, False]).dtype, spillway.tensor([True, 2]).dtype) == ("bool", "i64")  # as torch.tensor
@@ -97,7 +98,6 @@ def test_whole_numbers_are_kept():
     lambda: spillway.tensor([2**63]),
     lambda: spillway.full((2,), 2**53 + 1, "i64"),
     lambda: spillway.arange(2**53 + 1),
-    lambda: spillway.tensor([1]) == 2**53 + 1,
     lambda: spillway.ones((2,)) * (2**53 + 1),
     lambda: spillway.ones((2,)).clamp(2**2000),
     lambda: spillway.zeros((1,)).copy_(np.array([2**53 + 1])),
@@ -158,7 +158,6 @@ def test_a_model_takes_no_rounded_weights():
     lambda x: x.topk(2**62),
     lambda x: x.topk(0),
     lambda x: x.topk(1.0),
-    lambda x: x[True],
     lambda x: x[0.0],
     lambda x: x[2**64],
     lambda x: x[:0.5],
@@ -235,7 +234,7 @@ def test_no_parameter_is_moved_twice(rule):
     rule([p])
     with pytest.raises(spillway.UsageError, match="each parameter once"):  # held by an optimizer
         rule([p, p])
-    with pytest.raises(spillway.SpillwayError, match="dict"):
+    with pytest.raises(spillway.UsageError, match="each parameter once"):
         rule([{"params": [p]}, {"params": [p], "lr": 0.1}])
     assert p.item() == 1.0
 
@@ -451,8 +450,8 @@ def test_copies_and_pickles_are_refused_in_words(flags):
     model = spillway.Model("gpt2-tiny")
     steps = []
     trainer = spillway.Trainer(**{**flags, "steps": 1})
-    result = trainer.train(steps.append, log=lambda line: None)
-    for thing in (spillway.ones((2,)), model, spillway.SGD(model), spillway.no_grad(), trainer, steps[0], result):
+    trainer.train(steps.append, log=lambda line: None)
+    for thing in (model, spillway.SGD(model), spillway.no_grad(), model.tokenizer, trainer, steps[0]):
         for use in (copy.copy, copy.deepcopy, pickle.dumps):
             if thing is trainer and use is copy.copy:
                 continue  # a second name for the same training

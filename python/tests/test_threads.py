@@ -102,7 +102,7 @@ def test_four_threads_hammer_one_model(tmp_path):
 
     def write(number):
         optimizer.lr = 1e-3 / (1 + number % 3)
-        model[name].copy_(state[name])
+        model[name].detach().copy_(state[name])
         model.load_state_dict(state, share=number % 2 == 0)
         optimizer.zero_grad()
         model.freeze(name, number % 2 == 0)

@@ -78,7 +78,7 @@ def test_ctrl_c_before_the_first_step_trains_nothing(flags):
 def test_ctrl_c_is_heard_by_ranks_that_are_threads(flags):
     flags.update(ranks=2, communicator="local", device_memory="128MiB", checkpoint_every=100, steps=200)
     with pytest.raises(KeyboardInterrupt):
-        spillway.Trainer(**flags).train(lambda event: event.step == 2 and os.kill(os.getpid(), signal.SIGINT), log=quiet)
+        spillway.Trainer(**flags).train(lambda event: os.kill(os.getpid(), signal.SIGINT) if event.step == 2 else None, log=quiet)
     assert 2 <= spillway.status(flags["out"])["step"] < 100
     assert len(os.listdir(flags["out"] / "checkpoints")) == 1
 
@@ -201,7 +201,7 @@ def test_plans_are_objects():
         assert str(plan) == table
     finally:
         spillway.reports._core = spillway._core
-    assert "it fits" in str(plan) and plan._repr_html_().startswith("<pre>it fits")
+    assert "it fits" in str(plan) and "<td" in plan._repr_html_() and "it fits" in plan._repr_html_()
     with pytest.raises(spillway.RefusedError, match="does not fit"):
         spillway.plan(model="gpt2-1.5b", device="cpu", device_memory="64MiB", host_memory="64MiB")
     assert "cores" in str(spillway.doctor())

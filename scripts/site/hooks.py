@@ -19,8 +19,14 @@ root = pathlib.Path(__file__).resolve().parents[2]
 
 
 def on_config(config):
+    config.mdx_configs.setdefault("toc", {})["slugify"] = anchor
     config.plugins["mkdocstrings"].config.handlers["python"]["paths"] = [os.environ["SPILLWAY_SITE_PACKAGES"]]
     return config
+
+
+def anchor(title, separator):
+    """The anchor that GitHub makes of a heading, so that a link to it leads there in both."""
+    return re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", separator)
 
 
 def on_files(files, config):
@@ -115,7 +121,7 @@ def python_page(package):
     groups = [
         ("Training", ["Trainer", *[name for name in compiled if name.endswith(("Event", "Result"))], "from_training_arguments", "write_rows", "write_tokens"]),
         ("Plans and other commands", names.pop("reports")),
-        ("Models and tensors", ["Model", "Tensor", "no_grad", "set_threads", "get_threads"]),
+        ("Models and tensors", ["Model", "Block", "Parameter", "Batch", "Tensor", "no_grad", "set_threads", "get_threads"]),
         ("Optimizers", sorted(names.pop("optimizers"), key=lambda name: (name != "Optimizer", name))),
     ]
     placed = {name for _, group in groups for name in group}

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/anomaly.h"
+#include "autograd/kept_ops.h"
 #include "autograd/no_grad.h"
 #include "autograd/op_clock.h"
 #include "base/error.h"
@@ -24,6 +25,9 @@ Tensor one(const Tensor& like) {
 }
 
 thread_local int no_grad = 0;  // number of NoGrad objects alive on this thread
+thread_local KeptOps* kept_ops = nullptr;
+
+constexpr i64 kReleased = -2;  // stands for the `parameter` of a slot whose op was released: no gradient can pass through it any more
 
 bool held_alone(const Tensor& t) { return t.storage().use_count() == 1; }
 
@@ -226,8 +230,57 @@ void Tape::release(const Node& node) {
 }
 
 void Tape::backward(const Variable& y, Tensor dy) {
+  KeptOps* const keep = KeptOps::current();
+  std::vector<bool> reached, alive;
+  const auto mark = [&](std::vector<bool>& marks, const std::vector<i32>& from) {
+    marks.assign(slots_.size(), false);
+    for (const i32 slot : from) marks[static_cast<size_t>(slot)] = true;
+    for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
+      if (!marks[static_cast<size_t>(node->output)]) continue;
+      for (const i32 input : node->inputs) {
+        if (input >= 0) marks[static_cast<size_t>(input)] = true;
+      }
+    }
+  };
+  if (keep != nullptr) {
+    mark(reached, {y.slot});
+    for (size_t slot = 0; slot < slots_.size(); ++slot) {
+      if (reached[slot] && slots_[slot].parameter == kReleased)
+        throw Error(ErrorCode::usage,
+                    "[backward] Trying to backward through the graph a second time: expected operations that no earlier backward() has "
+                    "released, got some that one has: compute the loss again, or call the earlier one as backward(retain_graph=True)");
+    }
+  }
   seed(y, std::move(dy));
   check_unmodified(y);
+  if (keep != nullptr) {
+    for (Slot& slot : slots_) slot.pending = 0;
+    for (const Node& node : nodes_) {
+      if (!reached[static_cast<size_t>(node.output)]) continue;
+      for (const i32 input : node.inputs) {
+        if (input >= 0) ++slots_[static_cast<size_t>(input)].pending;
+      }
+    }
+    for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
+      if (!reached[static_cast<size_t>(node->output)]) continue;
+      node->gradient = std::exchange(slots_[static_cast<size_t>(node->output)].gradient, Tensor());
+      run(*node, Backward::Part::whole);
+      node->gradient = {};
+      for (const i32 input : node->inputs) {
+        if (input >= 0) contributed(input);
+      }
+    }
+    mark(alive, keep->alive());
+    std::erase_if(nodes_, [&](const Node& node) {
+      const auto output = static_cast<size_t>(node.output);
+      if (reached[output] ? keep->all() : alive[output]) return false;
+      release(node);
+      slots_[output].parameter = kReleased;
+      return true;
+    });
+    keep->set_left(!nodes_.empty());
+    return;
+  }
   while (!nodes_.empty()) {
     const Node node = take_last();
     run(node, Backward::Part::whole);
@@ -264,6 +317,10 @@ Tensor Tape::take_gradient(const Variable& x) {
   require(x.tape == this && x.slot >= 0, "[tape] expected a variable that is on this tape");
   return std::exchange(slots_[static_cast<size_t>(x.slot)].gradient, Tensor());
 }
+
+KeptOps::KeptOps(std::vector<i32> alive, bool all) : alive_(std::move(alive)), all_(all), outer_(kept_ops) { kept_ops = this; }
+KeptOps::~KeptOps() { kept_ops = outer_; }
+KeptOps* KeptOps::current() { return kept_ops; }
 
 NoGrad::NoGrad() { ++no_grad; }
 NoGrad::~NoGrad() { --no_grad; }

@@ -118,6 +118,11 @@ double adafactor_factor(const optim::AdafactorStep& step, const Tensor& weight, 
   return optim::adafactor_direction(step, scalars, settings);
 }
 
+// Returns the name of a parameter in a file that holds several optimizers.
+std::string name_in_file(size_t optimizer, const nn::Parameter& parameter) {
+  return optimizer == 0 ? parameter.name : std::to_string(optimizer) + "." + parameter.name;
+}
+
 [[noreturn]] void refuse_file(const std::filesystem::path& file, const std::string& what) {
   throw Error(ErrorCode::data, "[optimizer] " + file.string() + ": " + what);
 }
@@ -240,6 +245,16 @@ void Optimizer::set_learning_rate(double rate) {
   learning_rate_ = rate;
 }
 
+void Optimizer::set_settings(const optim::RuleSettings& settings) {
+  check_settings(settings);
+  const optim::Rule before = optim::rule_of(settings_), after = optim::rule_of(settings);
+  if (before != after)
+    throw Error(ErrorCode::usage, std::string("[optimizer] expected settings of ") + optim::to_string(before) + ", got settings of " +
+                                      optim::to_string(after) + ", which keeps another state: make another optimizer");
+  settings_ = settings;
+  learning_rate_ = std::visit([](const auto& s) { return s.lr; }, settings);
+}
+
 void Optimizer::zero_grad() {
   for (const auto& parameter : parameters_) weights_.forget(parameter->id);
 }
@@ -274,101 +289,148 @@ std::vector<Optimizer::Part> Optimizer::parts_of(const nn::Parameter& parameter,
   return parts;
 }
 
-void Optimizer::save(const std::filesystem::path& file) const {
+Optimizer::ParameterState Optimizer::state(size_t index) const {
+  const nn::Parameter& parameter = *parameters_.at(index);
+  const State& state = states_[index];
+  const Tensor bytes = on_host(state.bytes);
+  const Tensor weights = state.format.update_reads_weight() ? on_host(parameter.value()) : Tensor();
+  const Stream cpu = on_cpu();
+  const StreamScope scope(cpu);
+  ParameterState result{state.steps, {}};
+  for (const Part& part : parts_of(parameter, state)) {
+    const Tensor values = empty(part.shape, part.dtype, "optimizer state");
+    result.parts.emplace_back(part.name, values);
+    const auto read = [&]<class T>(std::span<T> out) {
+      if (part.number == kRows || part.number == kColumns) {
+        const std::vector<double> all = factors_of(parameter, state.format, bytes);
+        const i64 rows = optim::matrices_of(parameter.shape).row_factors();
+        std::copy_n(all.begin() + (part.number == kRows ? 0 : rows), out.size(), out.begin());
+        return;
+      }
+      for (i64 begin = 0; begin < parameter.elems(); begin += kTileElems) {
+        const i64 count = std::min(kTileElems, parameter.elems() - begin), tile = begin / kTileElems;
+        optim::read_part<T>(state.format, static_cast<optim::StatePart>(part.number),
+                            weights.defined() ? weights.raw() + begin * size_of(weights.dtype()) : nullptr,
+                            at(bytes, tile * state.format.state_tile_bytes()), 0,
+                            out.subspan(static_cast<size_t>(begin), static_cast<size_t>(count)));
+      }
+    };
+    part.dtype == DType::f64 ? read(values.span<double>()) : read(values.span<float>());
+  }
+  return result;
+}
+
+void Optimizer::set_state(size_t index, const ParameterState& given) {
+  const nn::Parameter& parameter = *parameters_.at(index);
+  State& state = states_[index];
+  const std::vector<Part> wanted = parts_of(parameter, state);
+  if (given.steps < 0)
+    throw Error(ErrorCode::usage,
+                "[optimizer] " + parameter.name + ": expected a number of steps of 0 or above, got " + std::to_string(given.steps));
+  std::array<std::vector<double>, 4> parts;
+  parts[kMaster] = values_of(parameter.value());  // the weight's values serve as master weights if these are not part of the state
+  std::vector<double> factors;
+  for (const Part& part : wanted) {
+    const auto found = std::ranges::find(given.parts, part.name, [](const auto& one) { return one.first; });
+    if (found == given.parts.end() || found->second.shape() != part.shape)
+      throw Error(ErrorCode::usage, "[optimizer] " + parameter.name + ": expected the state " + part.name + " of shape " +
+                                        to_string(part.shape) + ", got " +
+                                        (found == given.parts.end() ? "none" : to_string(found->second.shape())));
+    std::vector<double> read = values_of(found->second);
+    if (part.number == kRows || part.number == kColumns)
+      factors.insert(factors.end(), read.begin(), read.end());
+    else
+      parts[static_cast<size_t>(part.number)] = std::move(read);
+  }
+  const Stream cpu = on_cpu(), &there = state.bytes.device().is_cuda() ? Stream::current() : cpu;
+  const StreamScope scope(there);
+  write_state(state.format, parameter.elems(), parts, state.bytes);
+  write_factors(state.format, std::move(factors), state.bytes);
+  state.steps = given.steps;
+}
+
+std::string Optimizer::rules_of(const std::vector<const Optimizer*>& optimizers) {
+  std::string rules;
+  for (const Optimizer* optimizer : optimizers)
+    rules += (rules.empty() ? "" : ",") + std::string(optim::to_string(optim::rule_of(optimizer->settings_)));
+  return rules;
+}
+
+void Optimizer::save_all(const std::filesystem::path& file, const std::vector<const Optimizer*>& optimizers) {
   std::vector<data::TensorInfo> tensors;
-  std::map<std::string, std::string> metadata{{"rule", optim::to_string(optim::rule_of(settings_))}};
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    const nn::Parameter& parameter = *parameters_[i];
-    metadata[parameter.name + ".step"] = std::to_string(states_[i].steps);
-    for (const Part& part : parts_of(parameter, states_[i])) tensors.push_back({parameter.name + "." + part.name, part.dtype, part.shape});
+  std::map<std::string, std::string> metadata{{"rule", rules_of(optimizers)}};
+  for (size_t o = 0; o < optimizers.size(); ++o) {
+    const Optimizer& optimizer = *optimizers[o];
+    for (size_t i = 0; i < optimizer.parameters_.size(); ++i) {
+      const std::string name = name_in_file(o, *optimizer.parameters_[i]);
+      metadata[name + ".step"] = std::to_string(optimizer.states_[i].steps);
+      for (const Part& part : optimizer.parts_of(*optimizer.parameters_[i], optimizer.states_[i]))
+        tensors.push_back({name + "." + part.name, part.dtype, part.shape});
+    }
   }
   data::Beside beside(file, data::Beside::Kind::file, data::Existing::overwrite);
   data::SafetensorsWriter writer(beside.path(), std::move(tensors), metadata);
   auto info = writer.tensors().begin();
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    const State& state = states_[i];
-    const Tensor bytes = on_host(state.bytes);
-    const Tensor weights = state.format.update_reads_weight() ? on_host(parameters_[i]->value()) : Tensor();
-    for (const Part& part : parts_of(*parameters_[i], state)) {
-      if (part.number == kRows || part.number == kColumns) {
-        const std::vector<double> all = factors_of(*parameters_[i], state.format, bytes);
-        const i64 rows = optim::matrices_of(parameters_[i]->shape).row_factors();
-        const auto some =
-            std::span(all).subspan(static_cast<size_t>(part.number == kRows ? 0 : rows), static_cast<size_t>(part.shape.elems()));
-        const auto put = [&]<class T>(T) {
-          const std::vector<T> numbers(some.begin(), some.end());
-          writer.write(*info, 0, std::as_bytes(std::span(numbers)));
-        };
-        part.dtype == DType::f64 ? put(double()) : put(float());
-        ++info;
-        continue;
-      }
-      for (i64 begin = 0; begin < parameters_[i]->elems(); begin += kTileElems) {
-        const auto put = [&]<class T>(T) {
-          std::vector<T> numbers(static_cast<size_t>(std::min(kTileElems, parameters_[i]->elems() - begin)));
-          const i64 tile = begin / kTileElems;
-          optim::read_part<T>(state.format, static_cast<optim::StatePart>(part.number),
-                              weights.defined() ? weights.raw() + begin * size_of(weights.dtype()) : nullptr,
-                              at(bytes, tile * state.format.state_tile_bytes()), 0, numbers);
-          writer.write(*info, begin * static_cast<i64>(sizeof(T)), std::as_bytes(std::span(numbers)));
-        };
-        part.dtype == DType::f64 ? put(double()) : put(float());
-      }
-      ++info;
+  for (const Optimizer* optimizer : optimizers) {
+    for (size_t i = 0; i < optimizer->parameters_.size(); ++i) {
+      for (const auto& [name, values] : optimizer->state(i).parts)
+        writer.write(*info++, 0, {values.raw(), static_cast<size_t>(values.bytes())});
     }
   }
   writer.finish();
   beside.put_in_place();
 }
 
-void Optimizer::load(const std::filesystem::path& file) {
+void Optimizer::load_all(const std::filesystem::path& file, const std::vector<Optimizer*>& optimizers) {
   const data::SafetensorsReader reader(file);
   const auto metadata = [&](const std::string& key) {
     const auto found = reader.metadata().find(key);
     return found == reader.metadata().end() ? "none" : found->second;
   };
-  const std::string rule = optim::to_string(optim::rule_of(settings_));
-  if (metadata("rule") != rule) refuse_file(file, "expected optimizer state of " + rule + ", got state of " + metadata("rule"));
-  std::vector<i64> steps;
+  const std::string rules = rules_of({optimizers.begin(), optimizers.end()});
+  if (metadata("rule") != rules) refuse_file(file, "expected optimizer state of " + rules + ", got state of " + metadata("rule"));
   size_t expected = 0;
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    const nn::Parameter& parameter = *parameters_[i];
-    const std::string count = metadata(parameter.name + ".step");
-    i64 number = -1;
-    const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), number);
-    if (error != std::errc() || end != count.data() + count.size() || number < 0)
-      refuse_file(file, "expected a whole number of 0 or above as the number of steps of " + parameter.name + ", got " + count);
-    steps.push_back(number);
-    for (const Part& part : parts_of(parameter, states_[i])) {
-      const std::string name = parameter.name + "." + part.name;
-      const data::TensorInfo* info = reader.find(name);
-      if (!info || !info->foreign.empty() || !(info->shape == part.shape) || info->dtype != part.dtype) {
-        refuse_file(file, "expected " + name + ", " + std::string(to_string(part.dtype)) + " " + to_string(part.shape) + ", got " +
-                              (info ? std::string(to_string(info->dtype)) + " " + to_string(info->shape) : "none"));
+  std::vector<i64> steps;
+  for (size_t o = 0; o < optimizers.size(); ++o) {
+    const Optimizer& optimizer = *optimizers[o];
+    for (size_t i = 0; i < optimizer.parameters_.size(); ++i) {
+      const std::string own = name_in_file(o, *optimizer.parameters_[i]), count = metadata(own + ".step");
+      i64 number = -1;
+      const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), number);
+      if (error != std::errc() || end != count.data() + count.size() || number < 0)
+        refuse_file(file, "expected a whole number of 0 or above as the number of steps of " + own + ", got " + count);
+      steps.push_back(number);
+      for (const Part& part : optimizer.parts_of(*optimizer.parameters_[i], optimizer.states_[i])) {
+        const std::string name = own + "." + part.name;
+        const data::TensorInfo* info = reader.find(name);
+        if (!info || !info->foreign.empty() || !(info->shape == part.shape) || info->dtype != part.dtype) {
+          refuse_file(file, "expected " + name + ", " + std::string(to_string(part.dtype)) + " " + to_string(part.shape) + ", got " +
+                                (info ? std::string(to_string(info->dtype)) + " " + to_string(info->shape) : "none"));
+        }
+        ++expected;
       }
-      ++expected;
     }
   }
   if (reader.tensors().size() != expected)
     refuse_file(file, "expected " + std::to_string(expected) + " tensors, got " + std::to_string(reader.tensors().size()) +
                           ": the file also holds state of other parameters");
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    std::array<std::vector<double>, 4> parts;
-    parts[kMaster] = values_of(parameters_[i]->value());  // the weight's values serve as master weights if these are not part of the state
-    std::vector<double> factors;
-    for (const Part& part : parts_of(*parameters_[i], states_[i])) {
-      std::vector<double> read(static_cast<size_t>(part.shape.elems()));
-      reader.read_wide(*reader.find(parameters_[i]->name + "." + part.name), 0, read);
-      if (part.number == kRows || part.number == kColumns)
-        factors.insert(factors.end(), read.begin(), read.end());
-      else
-        parts[static_cast<size_t>(part.number)] = std::move(read);
+  auto next = steps.begin();
+  for (size_t o = 0; o < optimizers.size(); ++o) {
+    Optimizer& optimizer = *optimizers[o];
+    for (size_t i = 0; i < optimizer.parameters_.size(); ++i) {
+      const nn::Parameter& parameter = *optimizer.parameters_[i];
+      ParameterState state{*next++, {}};
+      const Stream cpu = on_cpu();
+      for (const Part& part : optimizer.parts_of(parameter, optimizer.states_[i])) {
+        const Tensor values = [&] {
+          const StreamScope scope(cpu);
+          return empty(part.shape, part.dtype, "optimizer state");
+        }();
+        reader.read(*reader.find(name_in_file(o, parameter) + "." + part.name), 0, {values.raw(), static_cast<size_t>(values.bytes())});
+        state.parts.emplace_back(part.name, values);
+      }
+      optimizer.set_state(i, state);
     }
-    const Stream cpu = on_cpu(), &there = states_[i].bytes.device().is_cuda() ? Stream::current() : cpu;
-    const StreamScope scope(there);
-    write_state(states_[i].format, parameters_[i]->elems(), parts, states_[i].bytes);
-    write_factors(states_[i].format, std::move(factors), states_[i].bytes);
-    states_[i].steps = steps[i];
   }
 }
 

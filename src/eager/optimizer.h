@@ -3,12 +3,15 @@
 //   optimizer.zero_grad();  loss.backward();  optimizer.step();
 // The kernels are those of a step of a planned run. f32 and f64 weights are their own master weights, bf16 and f16
 // weights have fp32 masters, and moments are f32 (f64 for f64). As in PyTorch, weight decay applies to every parameter
-// of the optimizer, and a parameter without a gradient is skipped. For parameters with another learning rate, make
-// another optimizer. Running statistics (of batch norm) follow a rule of their own (nn::kStatisticMomentum) and do not
-// count in the gradient norm. An optimizer works on the CPU or on a GPU, whose stream must then be current. Muon and
-// Adafactor, which update a parameter as a whole, keep their state in host memory and update there. Not thread-safe.
+// of the optimizer, and a parameter without a gradient is skipped. An optimizer is one of PyTorch's parameter groups: for
+// parameters with other settings, make another one. Running statistics (of batch norm) follow a rule of their own (nn::kStatisticMomentum)
+// and do not count in the gradient norm. An optimizer works on the CPU or on a GPU, whose stream must then be current. Muon and Adafactor,
+// which update a parameter as a whole, keep their state in host memory and update there. Not thread-safe.
 #pragma once
 #include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "nn/eager.h"
 #include "optim/adamw_tile.h"
@@ -36,13 +39,32 @@ class Optimizer {
   /// `rate` is negative or not finite.
   void set_learning_rate(double rate);
   double learning_rate() const { return learning_rate_; }
+  /// Replaces the settings, the learning rate included. Throws Error(usage) for settings that the constructor refuses, or that select
+  /// another update rule, which would need another state.
+  void set_settings(const optim::RuleSettings& settings);
   const Parameters& parameters() const { return parameters_; }
+
+  /// The state of one parameter: the number of its steps, and master weights and moments in host memory, f32 or f64, under PyTorch's names
+  /// ("exp_avg").
+  struct ParameterState {
+    i64 steps = 0;
+    std::vector<std::pair<std::string, Tensor>> parts;
+  };
+  /// Returns a copy of the state of parameters()[index].
+  ParameterState state(size_t index) const;
+  /// Restores what state() returned. Throws Error(usage) if names or shapes of the parts are others; their types may differ.
+  void set_state(size_t index, const ParameterState& state);
+  /// Makes the state of parameters()[index] that of a new optimizer.
+  void forget_state(size_t index) { states_.at(index).steps = 0, begin(*parameters_[index], states_[index]); }
 
   /// save() writes master weights, moments and step counts to a safetensors file with PyTorch's names ("wte.weight.exp_avg"); load()
   /// restores them bit for bit. The weights are not included (see models::save). The file is written under a temporary name; when
   /// complete, it replaces an existing file. load() throws Error(data) on a file for other parameters, other shapes or another rule.
-  void save(const std::filesystem::path& file) const;
-  void load(const std::filesystem::path& file);
+  void save(const std::filesystem::path& file) const { save_all(file, {this}); }
+  void load(const std::filesystem::path& file) { load_all(file, {this}); }
+  /// Do the same for several optimizers and one file. The names of the second one begin with "1.", those of the third with "2.".
+  static void save_all(const std::filesystem::path& file, const std::vector<const Optimizer*>& optimizers);
+  static void load_all(const std::filesystem::path& file, const std::vector<Optimizer*>& optimizers);
 
  private:
   struct State {
@@ -56,13 +78,15 @@ class Optimizer {
     DType dtype;
     Shape shape;
   };
+  // Returns the names of the optimizers' rules, with commas between them.
+  static std::string rules_of(const std::vector<const Optimizer*>& optimizers);
   optim::RuleSettings rule_for(const nn::Parameter& parameter) const;
   std::vector<Part> parts_of(const nn::Parameter& parameter, const State& state) const;
   void begin(const nn::Parameter& parameter, State& state) const;
   void update(const nn::Parameter& parameter, const Tensor& gradient, const Tensor& value, State& state, double gradient_scale) const;
 
   nn::EagerParameters& weights_;
-  const optim::RuleSettings settings_;
+  optim::RuleSettings settings_;
   const Parameters parameters_;
   double learning_rate_;
   std::vector<State> states_;  // the state of each parameter

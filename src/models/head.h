@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "models/router_loss.h"
 #include "nn/layers.h"
+#include "ops/elementwise/elementwise.h"
 #include "ops/layout/shape.h"
 #include "ops/losses/loss.h"
 #include "ops/products/linear.h"
@@ -24,6 +25,7 @@ class LanguageModelHead final : public nn::Module {
   nn::Variable forward(const nn::Variable& x_BTC, const nn::Context& context) const override {
     const nn::Variable w = context.use(*weight_.parameter, weight_.use);
     if (context.mode == nn::Mode::generate) return ops::logits(norm_(last(x_BTC, context), context).value, w.value, softcap_);
+    if (context.all_logits) return capped(ops::linear(norm_(x_BTC, context), w, {}, ops::WeightLayout::out_in));
     ops::LogitsMemory memory = memory_;
     if (context.keep_logits) memory.kept_bytes = std::numeric_limits<i64>::max();
     nn::Variable loss =
@@ -50,6 +52,10 @@ class LanguageModelHead final : public nn::Module {
     const i64 t = context.logits_position;
     require(t >= 0 && t < x_BTC.shape()[1], "[head] expected logits_position to lie inside the sequence");
     return ops::reshape(ops::slice(x_BTC, 1, t, t + 1), {x_BTC.shape()[0], x_BTC.shape()[2]});
+  }
+
+  nn::Variable capped(const nn::Variable& logits) const {
+    return softcap_ > 0 ? ops::scale(ops::tanh(ops::scale(logits, 1 / softcap_)), softcap_) : logits;
   }
 
   Norm norm_;

@@ -38,8 +38,10 @@ inline nn::Conv2d convolution(const std::string& name, const ConvShape& shape, i
 }
 
 /// Returns the sum of the images' losses. The backward pass computes the gradient of loss_factor times this
-/// sum. In Mode::generate the result is the logits [N, K] instead, as f32 if the model's type is bf16 or f16.
+/// sum. In Mode::generate the result is the logits [N, K] instead, as f32 if the model's type is bf16 or f16. With
+/// Context::all_logits the result is the recorded logits.
 inline nn::Variable image_loss(const nn::Variable& logits_NK, const nn::Context& context) {
+  if (context.all_logits) return logits_NK;
   if (context.mode != nn::Mode::generate) return ops::cross_entropy_sum(logits_NK, context.batch->targets_BT, context.loss_factor);
   if (!is_half(logits_NK.dtype())) return logits_NK;
   const Tensor wide = empty(logits_NK.shape(), DType::f32, "logits");

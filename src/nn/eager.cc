@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "kernels/accumulate.h"
+#include "kernels/elementwise/elementwise.h"
 
 namespace spillway::nn {
 
@@ -106,6 +107,14 @@ void EagerParameters::forget(u32 parameter) {
   std::erase_if(passes_, is_its);
 }
 
+void EagerParameters::scale(u32 parameter, double factor) {
+  for (const auto& [key, gradient] : gradients_) {
+    if (key.first != parameter) continue;
+    kernels::scale(gradient, factor, gradient);
+    gradient.storage()->written();
+  }
+}
+
 Tensor EagerParameters::target(u32 parameter, u8 use, const Shape& shape, DType dtype) {
   Tensor& target = unfinished_[{parameter, use}];
   require(!target.defined(), "[eager] expected the gradient to be finished before it is requested again");
@@ -127,7 +136,8 @@ void EagerParameters::done(u32 parameter, u8 use) {
 Variable run(const Sequential& model, const Context& context) {
   Variable x;
   Context here = context;
-  if (model.router_loss_experts > 0 && context.mode == Mode::train) here.router_load_2E = zeros({2, model.router_loss_experts}, DType::f64);
+  if (model.router_loss_experts > 0 && context.mode == Mode::train && !context.all_logits)
+    here.router_load_2E = zeros({2, model.router_loss_experts}, DType::f64);
   for (here.block = 0; here.block < model.blocks.size(); ++here.block) x = model.blocks[here.block]->forward(x, here);
   return x;
 }

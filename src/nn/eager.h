@@ -36,6 +36,8 @@ class EagerParameters final : public autograd::GradientSink {
   /// one parameter. Unfinished gradients of a backward pass that threw are dropped too.
   void forget();
   void forget(u32 parameter);
+  /// Multiplies the gradients of a parameter, in place.
+  void scale(u32 parameter, double factor);
   /// Sets a hook that each backward pass calls with every gradient that it has finished, before the gradient
   /// is added to those of earlier passes. For a parameter that several blocks share, the hook is called once
   /// for each block. The hook may write into the gradient. An empty hook removes a hook that was set.
@@ -72,7 +74,7 @@ class EagerParameters final : public autograd::GradientSink {
   std::map<Key, i64> passes_;  // the number of backward passes summed in each entry of gradients_
 };
 
-/// Runs all blocks in order and returns the sum of the token losses, or the logits with Mode::generate.
+/// Runs all blocks in order and returns the sum of the token losses, or the logits with Mode::generate or Context::all_logits.
 Variable run(const Sequential& model, const Context& context);
 
 }  // namespace spillway::nn

@@ -35,6 +35,9 @@ struct Context {
   KeyValueCache* cache = nullptr;
   u16 block = 0;             // the index of the block that runs, which selects the block's part of the cache
   bool keep_logits = false;  // whether a head keeps all logits from forward to backward; otherwise ops::LogitsMemory decides
+  // Whether the last block returns the logits of all positions, [B, T, V] (or [N, classes]) in the model's type, instead of the loss, in
+  // modes train and evaluate. They are recorded on the tape, for losses of the caller's own.
+  bool all_logits = false;
   // The experts' load of this micro-batch, to which forward adds in Mode::train with a router loss (ops::RouterLoad).
   Tensor router_load_2E;
   bool recomputing = false;  // true if forward is repeated for backward: the router's load must then not be counted again

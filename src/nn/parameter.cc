@@ -30,6 +30,7 @@ void initial_values(const Parameter& parameter, u64 seed, i64 begin, std::span<d
                                     std::to_string(parameter.elems()) + " elements, got [" + std::to_string(begin) + ", " +
                                     std::to_string(end) + ")");
   }
+  if (parameter.given) return parameter.given(begin, out);
   switch (parameter.init.kind) {
     case Initializer::Kind::zeros:
       std::ranges::fill(out, 0.0);

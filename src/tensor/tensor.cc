@@ -76,6 +76,20 @@ double Tensor::item() const {
 }
 
 Tensor Tensor::reshape(const Shape& shape) const {
+  if (!is_contiguous() && shape.elems() == elems()) {  // axes of one element can be added and left out whatever the strides
+    Tensor view = *this;
+    view.shape_ = view.strides_ = shape;
+    int from = 0;
+    bool same = true;
+    for (int to = 0; to < shape.rank(); ++to) {
+      view.strides_.set(to, 1);
+      if (shape[to] == 1) continue;
+      while (from < rank() && shape_[from] == 1) ++from;
+      same = same && from < rank() && shape_[from] == shape[to];
+      if (same) view.strides_.set(to, strides_[from++]);
+    }
+    if (same) return view;
+  }
   require_contiguous();
   if (shape.elems() != elems()) {
     throw Error(ErrorCode::bug, "[reshape] expected " + std::to_string(elems()) + " elements, got the shape " + to_string(shape));

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "autograd/kept_ops.h"
 #include "base/error.h"
 #include "device/memory_pool.h"
 #include "kernels/accumulate.h"
@@ -14,6 +15,7 @@ namespace spillway::tape_test {
 namespace {
 
 using autograd::Backward;
+using autograd::KeptOps;
 using autograd::Recorder;
 using autograd::Tape;
 using autograd::Variable;
@@ -359,6 +361,35 @@ TEST(SavedTensors, AreFreedAtLastUse) {
   for (size_t i = 0; i < used.size(); ++i) EXPECT_EQ(used[i], before + kBytes - static_cast<i64>(i) * kBytes);
   y = {};
   EXPECT_EQ(pool.used_bytes(), kBytes) << "only the input's gradient is left";
+}
+
+// What the Python module needs for several losses over shared weights.
+TEST(Tape, KeptOpsLeaveWhatOtherVariablesNeed) {
+  Sink sink;
+  Tape tape(&sink);
+  const Variable w = tape.parameter(values({3}), 0), x = tape.input(values({5}));
+  const Variable second = times(w, w);
+  times(times(w, x), x);
+  {
+    const KeptOps keep({second.slot}, false);
+    tape.backward(second, values({1}));
+    EXPECT_FALSE(keep.left()) << "nothing that is alive needs an op";
+  }
+  EXPECT_EQ(numbers(sink.gradients.at({0, 0})), (Doubles{6}));
+  EXPECT_EQ(tape.saved_bytes(), 0);
+  const Variable again = times(w, x), third = times(again, again);
+  {
+    const KeptOps keep({again.slot, third.slot}, true);
+    tape.backward(third, values({1}));
+    tape.backward(third, values({1}));
+    EXPECT_TRUE(keep.left());
+  }
+  EXPECT_EQ(numbers(sink.gradients.at({0, 0})), (Doubles{2 * 3 * 25.0}));
+  EXPECT_EQ(sink.finished.at({0, 0}), 3) << "once for each backward";
+  const KeptOps keep({again.slot}, false);
+  tape.backward(third, values({1}));
+  EXPECT_THROW(tape.backward(again, values({1})), Error) << "an op was released";
+  EXPECT_FALSE(keep.left());
 }
 
 }  // namespace

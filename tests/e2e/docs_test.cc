@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <cctype>
 #include <cstdlib>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "tests/e2e/support_program.h"
@@ -85,8 +87,20 @@ TEST(Docs, BlocksAreRunOrOutput) {
   }
 }
 
-TEST(Docs, EachPageOpensWithACommandAndReadmeIsShort) {
-  EXPECT_LE(lines_of(kSource / "README.md").size(), 150u);
+// The first screen of README says what, for whom, what is not proven, how to install and how to fine-tune, in the words people search for.
+TEST(Docs, ReadmesFirstScreenSaysWhatForWhomAndHow) {
+  const std::vector<std::string> lines = lines_of(kSource / "README.md");
+  EXPECT_LE(lines.size(), 150u);
+  std::string screen;
+  for (size_t at = 0; at < 30 && at < lines.size(); ++at) screen += lines[at] + "\n";
+  for (const char* words :
+       {"not run on a real one yet", "for people with", "offload", "SFT", "LoRA", "QLoRA", "mixed precision", "gradient checkpointing",
+        "## Install", "scripts/quickstart.sh", "spillway plan ", "spillway train ", "spillway export ", "Requirements", "License"}) {
+    EXPECT_TRUE(mentions(screen, words)) << words;
+  }
+}
+
+TEST(Docs, EachPageOpensWithACommand) {
   for (const fs::path& page : pages()) {
     const std::vector<std::string> lines = lines_of(page);
     ASSERT_GT(lines.size(), 4u) << page;
@@ -97,16 +111,88 @@ TEST(Docs, EachPageOpensWithACommandAndReadmeIsShort) {
   }
 }
 
-// Shows that relative links lead to files that exist, and that README links to every page.
+// Returns the anchors that GitHub and the site (scripts/site/hooks.py) give to a page's headings.
+std::set<std::string> anchors_of(const fs::path& page) {
+  std::set<std::string> anchors;
+  bool in_block = false;
+  for (const std::string& line : lines_of(page)) {
+    if (line.starts_with("```")) in_block = !in_block;
+    if (in_block || !line.starts_with("#")) continue;
+    std::string anchor;
+    for (const unsigned char c : line.substr(line.find(' ') + 1)) {
+      if (std::isalnum(c) || c == '-' || c == '_') anchor += static_cast<char>(std::tolower(c));
+      if (c == ' ') anchor += '-';
+    }
+    EXPECT_TRUE(anchors.insert(anchor).second) << page << " has two headings " << line;
+  }
+  return anchors;
+}
+
+// Shows that docs/first-run.md explains what the program prints: the lines that it shows begin like lines of the run, but for those of the
+// plan, which depends on how fast this machine is just now.
+TEST(DocsRelease, TheFirstRunPrintsWhatItsPageShows) {
+  const fs::path page = kSource / "docs/first-run.md";
+  Workplace at;
+  fs::create_directories(at / "build/release");
+  fs::create_directories(at / "build/data");
+  fs::create_directories(at / "build/scratch");
+  fs::create_symlink(SPILLWAY_PROGRAM, at / "build/release/spillway");
+  at.write_text("build/data/kjv.txt", 60000);
+  at.write("block.sh", "export XDG_CACHE_HOME=$PWD/cache\n" + blocks_of(page).at(0).commands);
+  ASSERT_EQ(WEXITSTATUS(std::system(("cd '" + at.path().string() + "' && bash block.sh >said.txt 2>&1").c_str())), 0)
+      << at.read("said.txt");
+  const std::string said = "\n" + at.read("said.txt");
+  std::string block, missing;  // the fence of the block in which a line is, if it is in one
+  int shown = 0, lacking = 0;
+  for (const std::string& line : lines_of(page)) {
+    if (line.starts_with("```")) {
+      block = block.empty() ? line : "";
+      continue;
+    }
+    // Numbers, and where the bytes lie, differ from machine to machine.
+    const std::string begins =
+        line.substr(0, std::min(line.find("  ", line.find_first_not_of(' ')), line.find_first_of("0123456789/\"\xe2")));  // e2: an ellipsis
+    if (block != "```" || begins.find_first_not_of(' ') == begins.npos) continue;
+    ++shown;
+    if (!mentions(said, "\n" + begins)) missing += line + "\n", ++lacking;
+  }
+  EXPECT_GE(shown, 40);
+  EXPECT_LE(lacking, shown / 4) << missing;
+}
+
+// Shows that what the pages name as a test, script or source is there.
+TEST(Docs, NamedFilesAreThere) {
+  for (const fs::path& page : pages()) {
+    for (const std::string& line : lines_of(page)) {
+      for (size_t at = 0; (at = line.find('`', at)) != line.npos; ++at) {
+        const std::string name = line.substr(at + 1, line.find('`', at + 1) - at - 1);
+        const bool ours =
+            name.starts_with("tests/") || name.starts_with("python/tests/") || name.starts_with("scripts/") || name.starts_with("src/");
+        if (!ours || name.find_first_of(" *{}NX") != name.npos) continue;
+        EXPECT_TRUE(fs::exists(kSource / name)) << page << ": " << name;
+      }
+    }
+  }
+}
+
+// Shows that relative links lead to files and headings that exist, and that README links to every page.
 TEST(Docs, LinksLeadSomewhere) {
   std::string readme;
   for (const fs::path& page : pages()) {
+    bool in_block = false;
     for (const std::string& line : lines_of(page)) {
       if (page.filename() == "README.md") readme += line + "\n";
+      if (line.starts_with("```")) in_block = !in_block;
+      if (in_block) continue;
       for (size_t at = 0; (at = line.find("](", at)) != std::string::npos; ++at) {
         const std::string target = line.substr(at + 2, line.find(')', at) - at - 2);
         if (target.starts_with("http")) continue;
-        EXPECT_TRUE(fs::exists(page.parent_path() / target)) << page << ": " << target;
+        const size_t hash = target.find('#');
+        const fs::path file = hash == 0 ? page : page.parent_path() / target.substr(0, hash);
+        EXPECT_TRUE(fs::exists(file)) << page << ": " << target;
+        if (hash != target.npos && fs::exists(file)) {
+          EXPECT_TRUE(anchors_of(file).contains(target.substr(hash + 1))) << page << ": " << target;
+        }
       }
     }
   }

@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
 # site.sh BUILD PYTHON: builds the site and looks at what was made: every page of docs/ is there and reached, notebooks have their results,
-# references what they are of, and nothing asks anybody outside for anything.
+# references what they are of, nothing asks anybody outside for anything, and the search finds what users type (site_search.js, with Node.js).
 set -euo pipefail
 build=$1 python=$2
 source=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export XDG_CACHE_HOME=$work/cache
-SPILLWAY_BUILD=$build PYTHON=$python "$source/scripts/site.sh" "$work/site"
+mkdir "$work/elsewhere"
+ln -s "$build" "$work/elsewhere/build"  # names of folders are those of where the script is called
+(cd "$work/elsewhere" && PYTHON=$python "$source/scripts/site.sh" ../site build)
+node "$source/tests/e2e/site_search.js" "$work/site"
 PYTHONPATH=$build/python "$python" - "$source" "$work/site" <<'PYTHON'
 import html.parser
 import json
@@ -64,13 +67,14 @@ for name in [each for each in vars(spillway) if not each.startswith("_") and get
     assert f'id="spillway.{name}"' in reference, f"{name}: not in the reference of Python"
 assert reference.count("Trains to the last step") == 1
 cpp = text["reference/cpp.html"]
-for header in ["tensor.h", "tape.h", "training.h", "optimizer.h"]:
+for header in ["tensor.h", "tape.h", "trainer.h", "optimizer.h"]:
     assert f">{header}<" in cpp, header
 for notebook in (source / "docs/notebooks").glob("*.ipynb"):
     shown = text[f"notebooks/{notebook.stem}.html"]
     assert 'class="output"' in shown and (site / f"notebooks/{notebook.name}").exists(), notebook
 assert "the same bits" in text["notebooks/fits.html"]
 sought = json.loads((site / "search/search_index.json").read_text())["docs"]
+assert any(each["location"].endswith("commands.html#--lora") for each in sought), "no heading of a flag has the anchor that GitHub gives it"
 assert any("zb-v" in each["text"] for each in sought) and (site / "search/index.js").read_text().startswith("var spillwayIndex = {")
 print(len(text), "pages,", len(sought), "sections to search")
 PYTHON

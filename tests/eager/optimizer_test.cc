@@ -172,6 +172,59 @@ TEST(OptimizerMore, GoesOnFromItsFileToTheBit) {
   }
 }
 
+TEST(Optimizer, StateGoesToAnotherOneToTheBit) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
+    Weights one(dtype), other(dtype);
+    const optim::AdamSettings settings{.lr = 0.05, .amsgrad = true};
+    Optimizer from(*one.held, settings), to(*other.held, settings);
+    one.backward(1);
+    from.step();
+    for (const auto& p : one.held->parameters()) Weights::copy(p->value(), other.held->parameters()[p->id]->value());
+    for (size_t i = 0; i < from.parameters().size(); ++i) to.set_state(i, from.state(i));
+    EXPECT_EQ(to.state(0).steps, 1);
+    for (Weights* each : {&one, &other}) {
+      each->held->forget();
+      each->backward(2);
+    }
+    from.step(), to.step();
+    for (const auto& p : one.held->parameters())
+      EXPECT_TRUE(test::same_bits(p->value(), other.held->parameters()[p->id]->value())) << to_string(dtype) << " " << p->name;
+    Optimizer::ParameterState without = from.state(0);
+    without.parts.pop_back();
+    EXPECT_THROW(to.set_state(0, without), Error);
+    to.forget_state(0);
+    EXPECT_EQ(to.state(0).steps, 0);
+  }
+}
+
+TEST(Optimizer, SettingsChangeBetweenStepsButNotTheRule) {
+  Weights one(DType::f32, {100}), other(DType::f32, {100});
+  Optimizer changed(*one.held, optim::SgdSettings{.lr = 0.5}), plain(*other.held, optim::SgdSettings{.lr = 0.1, .weight_decay = 0.2});
+  changed.set_settings(optim::SgdSettings{.lr = 0.1, .weight_decay = 0.2});
+  one.backward(1), other.backward(1);
+  changed.step(), plain.step();
+  EXPECT_TRUE(test::same_bits(one.held->parameters()[0]->value(), other.held->parameters()[0]->value()));
+  EXPECT_EQ(changed.learning_rate(), 0.1);
+  EXPECT_THROW(changed.set_settings(optim::SgdSettings{.momentum = 0.9}), Error);
+  EXPECT_THROW(changed.set_settings(optim::SgdSettings{.lr = -1}), Error);
+}
+
+TEST(Optimizer, SeveralShareAFile) {
+  const test::TemporaryFolder folder;
+  Weights one(DType::f32, {5}), other(DType::f32, {5});  // with the same names
+  Optimizer a(*one.held, optim::AdamSettings{}), b(*other.held, optim::SgdSettings{.momentum = 0.9});
+  one.backward(1), other.backward(2);
+  a.step(), b.step(), b.step();
+  Optimizer::save_all(folder / "state", {&a, &b});
+  Optimizer c(*one.held, optim::AdamSettings{}), d(*other.held, optim::SgdSettings{.momentum = 0.9});
+  Optimizer::load_all(folder / "state", {&c, &d});
+  EXPECT_EQ(c.state(0).steps, 1);
+  EXPECT_EQ(d.state(0).steps, 2);
+  EXPECT_TRUE(test::same_bits(d.state(0).parts[0].second, b.state(0).parts[0].second));
+  EXPECT_THROW(Optimizer::load_all(folder / "state", {&d, &c}), Error);
+  EXPECT_THROW(c.load(folder / "state"), Error);
+}
+
 TEST(Optimizer, StateHasTheNamesOfPyTorch) {
   const test::TemporaryFolder folder;
   Weights weights(DType::bf16, {3});

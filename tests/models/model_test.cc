@@ -11,6 +11,8 @@
 #include "models/presets.h"
 #include "models/rotary.h"
 #include "models/weights.h"
+#include "ops/losses/loss.h"
+#include "tensor/create.h"
 #include "tests/models/support_reference.h"
 
 namespace spillway::models::model_test {
@@ -208,6 +210,33 @@ TEST(MetaDevice, ADryRunTellsTheExactBytes) {
     EXPECT_EQ(step_in(exact, Device::cpu(), config, dtype), planned);
     Arena short_by_a_piece(slab.data(), planned - kAllocationAlignment);
     EXPECT_THROW(step_in(short_by_a_piece, Device::cpu(), config, dtype), Error);
+  }
+}
+
+// All logits at once are those that sampling computes position by position, soft caps included, and give the loss.
+TEST(AllLogits, AreThoseOfSamplingAndOfTheLoss) {
+  ModelConfig capped = preset("llama-tiny");
+  capped.logit_softcap = 0.5;
+  for (const ModelConfig& config : {preset("gpt2-tiny"), preset("llama-tiny"), capped}) {
+    FromScratch scratch(config, 1);
+    const MicroBatch batch = batch_of(scratch.config, 2, 5);
+    autograd::Tape tape(&scratch.weights);
+    nn::Context context;
+    context.mode = nn::Mode::evaluate, context.batch = &batch, context.tape = &tape;
+    context.all_logits = true;
+    const nn::Variable logits = nn::run(scratch.model, context);
+    ASSERT_EQ(logits.shape(), (Shape{2, 5, scratch.config.vocabulary}));
+    nn::Context sampling;
+    sampling.mode = nn::Mode::generate, sampling.batch = &batch;
+    for (sampling.logits_position = 0; sampling.logits_position < 5; ++sampling.logits_position) {
+      const i64 t = sampling.logits_position;
+      const std::vector<double> all = values_of(logits.value.slice(1, t, t + 1)), one = values_of(nn::run(scratch.model, sampling).value);
+      EXPECT_THAT(all, testing::Pointwise(testing::DoubleNear(1e-5), one)) << t;
+    }
+    const nn::Variable loss = ops::cross_entropy_sum(logits, batch.targets_BT, 1);
+    EXPECT_NEAR(loss.value.item(), scratch.loss(batch, nn::Mode::evaluate), 1e-4);
+    loss.backward();
+    for (const auto& p : scratch.model.parameters) EXPECT_TRUE(scratch.weights.gradient(p->id).defined()) << p->name;
   }
 }
 

@@ -88,6 +88,18 @@ TEST(EagerParameters, AddsUpBackwardPassesUntilForgotten) {
   EXPECT_EQ(values<float>(weights.gradient(0)), once);
 }
 
+TEST(EagerParameters, ScalesOneParametersGradient) {
+  Shared shared;
+  EagerParameters weights(shared.model);
+  set(*shared.a, {1, 2});
+  set(*shared.b, {1, 1});
+  shared.backward(weights);
+  const auto a = values<float>(weights.gradient(0)), b = values<float>(weights.gradient(1));
+  weights.scale(0, 0.5);
+  EXPECT_EQ(values<float>(weights.gradient(0)), (std::vector<float>{a[0] / 2, a[1] / 2}));
+  EXPECT_EQ(values<float>(weights.gradient(1)), b);
+}
+
 TEST(EagerParameters, ForgetsOneParametersGradient) {
   Shared shared;
   EagerParameters weights(shared.model);

@@ -62,6 +62,16 @@ TEST(InitialValues, ZerosAndOnesAreExact) {
   EXPECT_EQ(drawn(*make_parameter("o", {3}, DType::f32, {Initializer::Kind::ones}), 1, 1, 3), Values(2, 1.0));
 }
 
+TEST(InitialValues, AreThoseThatAProgramGives) {
+  const auto parameter = make_parameter("w", {4}, DType::f32, {Initializer::Kind::ones});
+  parameter->given = [](i64 begin, std::span<double> out) {
+    for (double& value : out) value = static_cast<double>(10 * begin++);
+  };
+  std::vector<double> values(2);
+  initial_values(*parameter, 1, 2, values);
+  EXPECT_EQ(values, (std::vector<double>{20, 30}));
+}
+
 TEST(InitialValues, RefuseARangeOutsideTheParameter) {
   const auto p = make_parameter("w", {4}, DType::f32, {});
   Values values(3);

@@ -74,6 +74,16 @@ TEST(Tensor, ViewsOfCountedElements) {
   EXPECT_EQ(t.transpose(0, 2).storage(), t.storage());  // transposing copies no data
 }
 
+TEST(Tensor, AxesOfOneElementComeAndGoWhateverTheStrides) {
+  const Tensor t = counting({2, 1, 3, 4}), turned = t.transpose(2, 3);
+  for (const Shape& shape : {Shape{2, 4, 3}, Shape{1, 2, 4, 1, 3}, Shape{2, 4, 3, 1}}) {
+    EXPECT_EQ(elements(turned.reshape(shape)), elements(turned));
+    EXPECT_EQ(turned.reshape(shape).storage(), t.storage());
+  }
+  EXPECT_EQ(elements(t.slice(3, 1, 2).reshape({2, 3})), (std::vector<float>{1, 5, 9, 13, 17, 21}));
+  EXPECT_THROW(turned.reshape({2, 3, 4}), Error);
+}
+
 TEST(Tensor, ContiguityIsKnown) {
   const Tensor t = counting({2, 3, 4});
   EXPECT_TRUE(t.is_contiguous());

@@ -10,14 +10,29 @@ namespace {
 
 constexpr size_t kIndent = 6, kWidth = 80;
 
-std::string wrapped(const std::string& text) {
+std::string indented(const std::string& text) { return wrapped(text, kIndent, kWidth); }
+
+std::string entry(const Option& option) {
+  const std::string metavar = option.shown_metavar(), value = option.shown_default();
+  std::string head = option.positional ? "  " + metavar : "  --" + option.name + (metavar.empty() ? "" : " " + metavar);
+  if (option.required) head += "  (required)";
+  if (option.required_by_train) head += "  (required by train)";
+  const std::string shown = value.empty() ? "" : "[" + value + "]";
+  const bool fits = head.size() + 2 + shown.size() <= kWidth;
+  if (fits && !shown.empty()) head += "  " + shown;
+  return head + "\n" + (fits ? "" : indented(shown)) + indented(description(option));
+}
+
+}  // namespace
+
+std::string wrapped(const std::string& text, size_t indent, size_t width) {
   std::istringstream words(text);
   std::string out, word;
   size_t column = 0;
   while (words >> word) {
-    if (column == 0 || column + 1 + word.size() > kWidth) {
-      out += (column == 0 ? "" : "\n") + std::string(kIndent, ' ') + word;
-      column = kIndent + word.size();
+    if (column == 0 || column + 1 + word.size() > width) {
+      out += (column == 0 ? "" : "\n") + std::string(indent, ' ') + word;
+      column = indent + word.size();
     } else {
       out += " " + word;
       column += 1 + word.size();
@@ -32,26 +47,13 @@ std::string description(const Option& option) {
   return text;
 }
 
-std::string entry(const Option& option) {
-  const std::string metavar = option.shown_metavar(), value = option.shown_default();
-  std::string head = option.positional ? "  " + metavar : "  --" + option.name + (metavar.empty() ? "" : " " + metavar);
-  if (option.required) head += "  (required)";
-  if (option.required_by_train) head += "  (required by train)";
-  const std::string shown = value.empty() ? "" : "[" + value + "]";
-  const bool fits = head.size() + 2 + shown.size() <= kWidth;
-  if (fits && !shown.empty()) head += "  " + shown;
-  return head + "\n" + (fits ? "" : wrapped(shown)) + wrapped(description(option));
-}
-
-std::vector<std::string> groups(const std::vector<const Option*>& all) {
+std::vector<std::string> groups_of(const std::vector<const Option*>& options) {
   std::vector<std::string> names;
-  for (const Option* option : all) {
+  for (const Option* option : options) {
     if (std::ranges::find(names, option->group) == names.end()) names.push_back(option->group);
   }
   return names;
 }
-
-}  // namespace
 
 std::string program_help() {
   std::string text =
@@ -72,9 +74,9 @@ std::string command_help(Command command, bool everything) {
   if (!everything && (command == Command::train || command == Command::plan)) {
     std::erase_if(all, [](const Option* option) { return !option->shown_first; });
   }
-  std::string text = "spillway " + std::string(info(command).name) + "\n" + wrapped(std::string(info(command).summary)) + "\n";
+  std::string text = "spillway " + std::string(info(command).name) + "\n" + indented(std::string(info(command).summary)) + "\n";
   text += "usage: spillway " + std::string(info(command).name) + " " + std::string(info(command).usage) + "\n";
-  for (const std::string& group : groups(all)) {
+  for (const std::string& group : groups_of(all)) {
     text += "\n" + group + ":\n";
     for (const Option* option : all) {
       if (option->group == group) text += entry(*option);

@@ -1,6 +1,10 @@
 #include "app/help/pages.h"
 
 #include <algorithm>
+#include <cctype>
+#include <map>
+#include <string_view>
+#include <vector>
 
 #include "app/help/help.h"
 #include "trainer/node/version.h"
@@ -61,13 +65,96 @@ std::string choices_of(const Option& option) {
   return words;
 }
 
+// Escapes text for Markdown, in which these characters may stand for emphasis, code, links and HTML.
+std::string plain(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '<') {
+      out += "&lt;";
+    } else {
+      if (std::string_view("\\`*_[]").find(c) != std::string_view::npos) out += '\\';
+      out += c;
+    }
+  }
+  return out;
+}
+
+std::string title_of(const Option& option) { return option.positional ? option.shown_metavar() : "--" + option.name; }
+
+std::string code(const std::string& text) { return "`" + text + "`"; }
+
+// Returns the anchor that GitHub makes of a heading: lower case, dashes for spaces, and no other punctuation.
+std::string anchor(const std::string& title) {
+  std::string out;
+  for (const unsigned char c : title) {
+    if (std::isalnum(c) || c == '-' || c == '_') out += static_cast<char>(std::tolower(c));
+    if (c == ' ') out += '-';
+  }
+  return out;
+}
+
+// Returns one flag's part of docs/commands.md: a heading, which gives it an anchor, then its value, its default, its commands and what it
+// does.
+std::string flag_section(const Option& option, const std::string& title) {
+  const std::string metavar = option.shown_metavar(), value = option.shown_default();
+  std::string head = code(title_of(option) + (option.positional || metavar.empty() ? "" : " " + metavar));
+  if (option.required) head += ", required";
+  if (option.required_by_train) head += ", required by train";
+  if (!value.empty()) head += ", default: " + plain(value);
+  std::string takers;
+  for (const CommandInfo& one : commands()) {
+    if (option.belongs_to(one.command)) takers += (takers.empty() ? "" : ", ") + std::string(one.name);
+  }
+  return "\n#### " + code(title) + "\n\n" + wrapped(head + ". (" + takers + ")", 0, 140) + "\n" +
+         wrapped(plain(description(option)), 0, 140);
+}
+
+// Returns links to the flags that a command shares with commands before it.
+std::string shared_flags(Command command, const std::vector<const Option*>& shared, const std::map<const Option*, std::string>& titles) {
+  std::vector<const Option*> of_train = options_of(Command::train);
+  std::erase_if(of_train, [&](const Option* option) { return option->belongs_to(command); });
+  std::string text;
+  if (of_train.size() < 4) {
+    for (const Option* option : of_train) text += (text.empty() ? " without " : ", ") + code(title_of(*option));
+    return "Takes all flags of [train](#train)" + text + ".";
+  }
+  for (const Option* option : shared)
+    text += (text.empty() ? "" : ", ") + ("[" + code(title_of(*option)) + "](#" + anchor(titles.at(option)) + ")");
+  return "Also takes these flags, which are described above: " + text + ".";
+}
+
+// Returns a command's part of docs/commands.md. `titles` has the headings of the flags that were described before and gets those of this
+// one.
+std::string section_of(const CommandInfo& one, std::map<const Option*, std::string>& titles) {
+  const std::string name(one.name);
+  std::string text =
+      "\n## " + name + "\n\n" + code("spillway " + name + " " + std::string(one.usage)) + ": " + std::string(one.summary) + ".\n";
+  std::vector<const Option*> shared, own;
+  for (const Option* option : options_of(one.command)) (titles.contains(option) ? shared : own).push_back(option);
+  if (!shared.empty()) text += "\n" + wrapped(shared_flags(one.command, shared, titles), 0, 140);
+  const std::vector<std::string> groups = groups_of(own);
+  for (const std::string& group : groups) {
+    if (groups.size() > 1) text += "\n### " + group + " (" + name + ")\n";
+    for (const Option* option : own) {
+      if (option->group != group) continue;
+      const bool taken = std::ranges::any_of(titles, [&](const auto& entry) { return entry.second == title_of(*option); });
+      titles[option] = (taken ? name + " " : "") + title_of(*option);
+      text += flag_section(*option, titles[option]);
+    }
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string markdown_page() {
   std::string text =
-      "# Commands and flags\n\n```sh\nbuild/release/spillway --help\n```\n\nMade from the program's own table by `scripts/docs.sh`; a test "
-      "compares.\n";
-  for (const CommandInfo& one : commands()) text += "\n## " + std::string(one.name) + "\n\n```\n" + command_help(one.command) + "```\n";
+      "# Commands and flags\n\n```sh\nbuild/release/spillway --help\n```\n\nThis page has every flag once, under the first command that "
+      "takes it. "
+      "A flag with another meaning in a later\ncommand is described there too. The page is made from the program's own table by "
+      "`scripts/docs.sh`; a test compares.\n";
+  std::map<const Option*, std::string> titles;
+  for (const CommandInfo& one : commands()) text += section_of(one, titles);
   return text + kJson;
 }
 

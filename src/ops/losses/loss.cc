@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "autograd/kept_ops.h"
 #include "kernels/accumulate.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/losses/cross_entropy.h"
@@ -212,7 +213,11 @@ Variable linear_cross_entropy(const Variable& in, const Variable& weight, const 
   return r.output(total, [=](Backward& b) {
     const Head again(b.saved(kept_x), b.saved(kept_w), b.saved(kept_targets), memory, softcap);
     const Tensor dx = b.needs(0) ? as_rows(b.target(0)) : Tensor(), dw = b.target_if_needed(1);
-    const Tensor buffer = again.kept ? b.saved(kept_logits) : again.logits_buffer();
+    Tensor buffer = again.kept ? b.saved(kept_logits) : again.logits_buffer();
+    if (const autograd::KeptOps* ops = autograd::KeptOps::current(); again.kept && ops != nullptr && ops->all()) {
+      buffer = again.logits_buffer();  // another backward() needs the logits themselves
+      kernels::copy(b.saved(kept_logits), buffer);
+    }
     const bool converted = again.kept && b.again();
     head_gradients(again, buffer, b.saved(kept_statistics), gradient_factor * b.gradient().item(), converted, dx, dw);
   });

@@ -117,7 +117,7 @@ void prune_checkpoints(const std::filesystem::path& run, i64 keep, std::optional
 /// `step`. The run resumes from the checkpoint `from` or, if `from` is empty, from the state on nvme.
 /// The result holds the checkpoints after `step`, or all of them if `from` belongs to another run.
 std::vector<std::filesystem::path> not_before(const std::filesystem::path& run, const std::optional<std::filesystem::path>& from, i64 step);
-/// Renames a checkpoint to `<name>.<why>`. It no longer counts as a checkpoint of the run, but
+/// Renames a checkpoint to NAME.WHY. It no longer counts as a checkpoint of the run, but
 /// its files are kept. Returns the new path. Throws Error(io) if the folder cannot be renamed.
 std::filesystem::path set_checkpoint_aside(const std::filesystem::path& checkpoint, const std::string& why);
 /// Removes incomplete checkpoints that dead processes left: those they were writing, and

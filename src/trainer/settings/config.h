@@ -344,7 +344,7 @@ TrainConfig run_config(const std::string& json);
 /// keys in `same`, whose values differ only in spelling. Throws Error(data) if the text is not a configuration.
 std::vector<std::string> number_changes(const std::string& before_json, const TrainConfig& now, const std::vector<std::string>& same = {});
 
-/// Returns the default run folder: runs/<model>-<8 hex digits of numbers_hash()>.
+/// Returns the default run folder: runs/MODEL-DIGITS, with 8 hex digits of numbers_hash().
 std::string default_out(const TrainConfig& config);
 
 }  // namespace spillway::trainer

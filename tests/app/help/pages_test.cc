@@ -6,7 +6,9 @@
 #include <sys/wait.h>
 
 #include <cstdlib>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "tests/app/support_app.h"
@@ -20,6 +22,33 @@ bool has(const std::string& text, const std::string& piece) { return text.find(p
 TEST(Pages, DocsHaveTodaysFlags) {
   EXPECT_EQ(run_app({"help", "markdown"}).out, read_whole(std::filesystem::path(SPILLWAY_SOURCE_DIR) / "docs/commands.md"))
       << "build, then run scripts/docs.sh";
+}
+
+// Each flag has one heading with its name, so that `commands.md#--lora` leads to it, and each command has every flag of its own: a heading
+// or a link to one.
+TEST(Pages, DocsDescribeEachFlagOnce) {
+  std::istringstream lines(run_app({"help", "markdown"}).out);
+  std::map<std::string, std::string> sections;
+  std::set<std::string> headings;
+  std::string command;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("## ")) command = line.substr(3);
+    if (line.starts_with("#### ")) {
+      EXPECT_TRUE(headings.insert(line).second) << line;
+    }
+    sections[command] += line + "\n";
+  }
+  for (const CommandInfo& one : commands()) {
+    const std::string name(one.name);
+    EXPECT_TRUE(name == "plan" || name == "slurm" || !has(sections[name], "all flags of [train]")) << name;
+    for (const Option* option : options_of(one.command)) {
+      const std::string title = option->positional ? option->shown_metavar() : "--" + option->name;
+      EXPECT_TRUE(has(sections[name], "#### `" + title + "`") || has(sections[name], "#### `" + name + " " + title + "`") ||
+                  has(sections[name], "[`" + title + "`](#") || has(sections[name], "all flags of [train]"))
+          << name << " " << title;
+    }
+  }
+  EXPECT_TRUE(headings.contains("#### `--lora`"));
 }
 
 TEST(Pages, ManNamesEveryCommandAndFlag) {

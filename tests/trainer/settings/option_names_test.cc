@@ -187,6 +187,7 @@ const std::map<std::string, std::string> kMayList = {
     {"training_arguments.py", "maps transformers.TrainingArguments to options"},
     {"run_contents.cc", "says how the files of each option that is compared by contents are read"},
     {"trainer.py", "says which arguments may be rows in memory"},
+    {"lr_scheduler.py", "takes the arguments of PyTorch's schedulers, some of which have the names of options"},
     {"schedule.cc", "compares the sizes in a schedule's file with the flags for them"},
     {"alternatives.cc", "recommends other values of flags in messages"},
     {"selftest.cc", "writes command lines of the runs that selftest starts"},

@@ -13,18 +13,8 @@
   let ready;
   function index() {
     if (!ready) {
-      ready = Promise.all([load('lunr.js'), load('index.js')]).then(function () {
-        const documents = new Map();
-        const made = lunr(function () {
-          this.ref('location');
-          this.field('title', {boost: 10});
-          this.field('text');
-          for (const each of spillwayIndex.docs) {
-            documents.set(each.location, each);
-            this.add(each);
-          }
-        });
-        return {made: made, documents: documents};
+      ready = Promise.all([load('lunr.js'), load('index.js'), load('rank.js')]).then(function () {
+        return spillwaySearcher(lunr, spillwayIndex.docs);
       });
     }
     return ready;
@@ -36,10 +26,9 @@
     const begin = at < text.length ? Math.max(0, at - 60) : 0;
     return (begin > 0 ? '… ' : '') + text.slice(begin, begin + 200) + (begin + 200 < text.length ? ' …' : '');
   }
-  function show(results, found, documents, words) {
+  function show(results, found, words) {
     results.replaceChildren();
-    for (const each of found.slice(0, 30)) {
-      const page = documents.get(each.ref);
+    for (const page of found.slice(0, 30)) {
       const article = document.createElement('article');
       const link = document.createElement('a');
       link.href = base_url.replace(/\/?$/, '/') + page.location;
@@ -56,18 +45,9 @@
   function search() {
     const input = document.getElementById('mkdocs-search-query');
     const results = document.getElementById('mkdocs-search-results');
-    // No word of lunr's query language: a flag begins with --, which there means "without".
     const words = input.value.toLowerCase().split(/[^\p{L}\p{N}.]+/u).filter(function (word) { return word.length > 1; });
     if (words.length === 0) return results.replaceChildren();
-    index().then(function (all) {
-      const found = all.made.query(function (query) {
-        for (const word of words) {
-          query.term(word, {boost: 10, usePipeline: true});
-          query.term(word, {wildcard: lunr.Query.wildcard.TRAILING, usePipeline: false});
-        }
-      });
-      show(results, found, all.documents, words);
-    });
+    index().then(function (find) { show(results, find(input.value), words); });
   }
   function begin() {
     const input = document.getElementById('mkdocs-search-query');
