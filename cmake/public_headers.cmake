@@ -2,7 +2,7 @@
 set(SPILLWAY_PUBLIC_HEADERS
   # Errors, random keys, threads.
   base/error.h base/random.h base/thread_pool.h base/types.h
-  # Where code runs, and memory with a budget.
+  # Devices, streams, and memory with a budget.
   device/device.h device/event.h device/gpu_queue.h device/memory_pool.h device/memory_source.h device/stream.h
   # Tensors.
   tensor/batch.h tensor/create.h tensor/dtype.h tensor/print.h tensor/shape.h tensor/storage.h tensor/tensor.h

@@ -1,4 +1,4 @@
-// Where an operation is bound: as a function of the module and as a method of its first tensor.
+// Says where an operation is bound: as a function of the module and as a method of its first tensor.
 #pragma once
 #include "python/module/arrays.h"
 

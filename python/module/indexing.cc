@@ -149,7 +149,7 @@ std::vector<Part> key_parts(const nb::object& key, const Tensor& x) {
   return parts;
 }
 
-// What a key takes: rows of the tensor, seen as [rows, ...], where the first `axes` axes are one.
+// The rows that a key selects. The tensor is seen as [rows, ...]: its first `axes` axes are taken as one.
 struct Taken {
   int axes = 0;
   std::vector<i64> rows;

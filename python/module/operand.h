@@ -1,4 +1,4 @@
-// What an expression combines with a tensor: another tensor, an array of another program, a list or a number. The result has the type
+// The other operand of an expression with a tensor: a tensor, an array of another program, a list or a number. The result has the type
 // that torch.result_type gives: among tensors with axes, tensors of one number and Python's numbers, an earlier kind decides the type
 // unless a later one is of a higher category (bool below whole numbers below floats).
 #pragma once

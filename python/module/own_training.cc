@@ -24,7 +24,7 @@
 namespace spillway::python {
 namespace {
 
-// What a run of a model of one's own needs. Its Python objects are touched, and it is destroyed, only under the GIL.
+// Holds the parts of a run of a model of one's own. Its Python objects are touched, and it is destroyed, only under the GIL.
 struct OwnRun {
   std::string name;
   trainer::TrainConfig settings;  // without the data

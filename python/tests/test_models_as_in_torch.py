@@ -29,7 +29,7 @@ class Net(nn.Module):
         return self.fc2(spillway.relu(self.fc1(x)))
 
 
-# What is typed, by what it is about, each with an assertion of what PyTorch or transformers give.
+# Lines that users type, by subject. Each asserts what PyTorch or transformers give.
 LINES = {
     "logits": "assert model(tokens).shape == (2, 12, 256) and model(tokens).requires_grad",
     "own loss": "spillway.cross_entropy(model(tokens)[:, :-1].reshape(-1, 256), tokens[:, 1:].reshape(-1)).backward(); assert model.parameters()",
@@ -63,7 +63,7 @@ LINES = {
     "stop": "r = trainer.train(lambda event: False, log=quiet, progress=False); assert not r.finished and len(r.losses) == 2",
 }
 
-# What is typed otherwise here, and what the error says to write.
+# Lines that are written otherwise here, and the words of the error that say how.
 INSTEAD = {
     "labels": ("model(tokens, labels=tokens)", r"model.loss\(tokens, targets\)"),
     "padding": ("model(tokens, attention_mask=tokens * 0)", "equally many tokens"),

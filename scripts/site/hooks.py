@@ -108,21 +108,32 @@ def shown(text):
 # ---- references
 
 
-def python_page(package):
-    """Every name that the package exports, by the file that it comes from; operations by their names."""
-    tree = ast.parse((package / "__init__.py").read_text())
+def exported(file):
+    """The names that a package's __init__.py imports from its modules, by module; those of `from . import x` under None."""
     names = {}
-    for node in tree.body:
+    for node in ast.parse(file.read_text()).body:
         if isinstance(node, ast.ImportFrom) and node.level == 1:
             for alias in node.names:
                 if not alias.name.startswith("_"):
-                    names.setdefault(node.module, []).append(alias.name)
+                    names.setdefault(node.module, []).append(alias.asname or alias.name)
+    return names
+
+
+def python_page(package):
+    """Every name that the package exports, by the file that it comes from; operations by their names."""
+    names = exported(package / "__init__.py")
+    names.pop(None)  # the packages nn and optim
     compiled = names.pop("_core")
+    layers = [name for module, group in exported(package / "nn" / "__init__.py").items() if module is not None for name in group]
+    schedulers = [node.name for node in ast.parse((package / "optim" / "lr_scheduler.py").read_text()).body
+                  if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
     groups = [
-        ("Training", ["Trainer", *[name for name in compiled if name.endswith(("Event", "Result"))], "from_training_arguments", "write_rows", "write_tokens"]),
+        ("Training", ["Trainer", "TrainingResult", *[name for name in compiled if name.endswith("Event")], "from_training_arguments", "write_rows", "write_tokens"]),
         ("Plans and other commands", names.pop("reports")),
-        ("Models and tensors", ["Model", "Block", "Parameter", "Batch", "Tensor", "no_grad", "set_threads", "get_threads"]),
-        ("Optimizers", sorted(names.pop("optimizers"), key=lambda name: (name != "Optimizer", name))),
+        ("Models and tensors", ["Model", "Tokenizer", "Block", "Parameter", "Batch", "Tensor", "no_grad", "set_threads", "get_threads"]),
+        ("Modules", [f"nn.{name}" for name in layers if name not in ("Parameter",)]),
+        ("Optimizers", sorted(names.pop("optim"), key=lambda name: (name != "Optimizer", name))),
+        ("Schedules", [f"optim.lr_scheduler.{name}" for name in schedulers]),
     ]
     placed = {name for _, group in groups for name in group}
     groups += [("Operations", [name for name in compiled if name not in placed]), ("Errors", names.pop("errors"))]
