@@ -91,7 +91,7 @@ struct Option {
   std::string exclusive;  // name of another option that may not be given together with this one
 
   // The attributes below say how the program treats the option. The code that acts on an attribute asks the row, so that no list of names
-  // exists beside the table (tests/app/flags/option_names_test.cc).
+  // exists beside the table (tests/trainer/settings/option_names_test.cc).
   bool shown_first = false;             // --help of train and plan shows the option; options without this attribute appear in --help=all
   bool shown_by_inspect = false;        // `inspect RUN` prints the option's value among its first lines
   bool required_by_train = false;       // train needs a value, unlike the other commands that take the option

@@ -83,7 +83,7 @@ TEST(PlanGridRelease, NoAlternativeOfEightBillionWeightsOnOneCardBeatsTheChosenP
 }
 
 // Guards against a regression with Llama 3.1 405B: the chosen plan took 15 minutes a step, although an alternative took 2 min 10 s.
-TEST(PlanGridRelease, NoAlternativeOf405BillionWeightsOn512GpusBeatsTheChosenPlan) {
+TEST(SoakPlanGrid, NoAlternativeOf405BillionWeightsOn512GpusBeatsTheChosenPlan) {
   const TemporaryFolder folder;
   const Json config = {{"architectures", {"LlamaForCausalLM"}},
                        {"model_type", "llama"},
