@@ -63,7 +63,7 @@ GpuFacts facts_of(int index, bool opened) {
   } else {
     gpu.problem = opened ? problem_of_use(gpu) : "the GPU was not examined";
   }
-  static_cast<void>(cudaGetLastError());  // the problem is reported here, so a later call must not find it again
+  static_cast<void>(cudaGetLastError());  // cudaGetDeviceCount() leaves this value unchanged on failure
   return gpu;
 }
 

@@ -218,7 +218,7 @@ class MetadataReader {
   static void cut_block(const TorchTensor& whole, const Block& block, size_t tensor, TensorPieces& into) {
     const size_t axes = whole.sizes.size();
     Sizes index(block.offsets);
-    i64 inner = 1;  // the number of elements that a run spans along the axes from `outer` on
+    i64 inner = 1;  // the number of consecutive elements that a run spans along the axes from `outer` on
     size_t outer = axes;
     while (outer > 0 && inner < block.run) inner *= block.sizes[--outer];
     for (i64 begin = 0; begin < block.elems; begin += block.run) {

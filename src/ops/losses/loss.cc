@@ -25,7 +25,7 @@ void check(const char* op, const Variable& x, const Tensor& targets) {
   refuse(op, "rows [..., V] and one target for each row", {x.value, targets});
 }
 
-// Returns the summed losses times value_factor. The gradient is gradient_factor times the gradient of the sum.
+// Returns the sum of the token losses times value_factor. Its gradient is gradient_factor times the incoming gradient.
 Variable sum_of_losses(const Variable& in, const Tensor& classes, double value_factor, double gradient_factor) {
   check("cross_entropy", in, classes);
   const Variable logits = dense(in);
@@ -170,7 +170,7 @@ void head_losses(const Head& head, const Tensor& buffer, const Tensor& statistic
 // `converted` is set, the logits in `buffer` have already been overwritten with their gradient.
 void head_gradients(const Head& head, const Tensor& buffer, const Tensor& statistics, double factor, bool converted, const Tensor& dx,
                     const Tensor& dw) {
-  // The input's gradient is summed in wide_dtype and rounded once, however many pieces there are.
+  // The input's gradient is summed in wide_dtype over all pieces and rounded once.
   const bool sums_apart = dx.defined() && head.pieces[0].columns < head.vocabulary && dx.dtype() != head.wide();
   const Tensor sums = sums_apart ? empty(dx.shape(), head.wide(), "sums of the head's input gradient") : dx;
   for (const Piece& p : head.pieces) {
@@ -215,7 +215,7 @@ Variable linear_cross_entropy(const Variable& in, const Variable& weight, const 
     const Tensor dx = b.needs(0) ? as_rows(b.target(0)) : Tensor(), dw = b.target_if_needed(1);
     Tensor buffer = again.kept ? b.saved(kept_logits) : again.logits_buffer();
     if (const autograd::KeptOps* ops = autograd::KeptOps::current(); again.kept && ops != nullptr && ops->all()) {
-      buffer = again.logits_buffer();  // another backward() needs the logits themselves
+      buffer = again.logits_buffer();  // the logits were overwritten with their gradient; a further backward() computes them again
       kernels::copy(b.saved(kept_logits), buffer);
     }
     const bool converted = again.kept && b.again();

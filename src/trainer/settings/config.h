@@ -40,8 +40,8 @@ struct RunSettings;        // run_settings.h
 
 /// ScratchPath is one scratch path of --nvme, given as PATH[:SIZE].
 struct ScratchPath {
-  /// Look says how the disk is examined. `thorough` may measure the disk by writing to it. `without_writing`
-  /// is what `plan` does. `elsewhere` means a disk of another machine, for which constants are used.
+  /// How the disk is examined. `thorough`: the disk may be measured by writing to it. `without_writing`: nothing is written, as in the
+  /// command `plan`. `elsewhere`: the disk belongs to another machine, and constants stand for its speeds.
   enum class Look { thorough, without_writing, elsewhere };
   std::string path;
   std::optional<i64> bytes;  // the most bytes that all ranks of a node together may use
@@ -80,7 +80,7 @@ struct CommonConfig {
 struct ResourceConfig : CommonConfig {
   std::string model;
   std::optional<std::string> adapter;       // PEFT folder of a trained LoRA adapter
-  std::optional<BaseWeights> base_weights;  // empty: the format from training, or the one of --precision
+  std::optional<BaseWeights> base_weights;  // format of frozen weights; empty: the format used in training, or that of --precision
   std::string checkpoint = "last";          // for generate and evaluate: last, best or a step number
   std::optional<std::string> tokenizer;
   std::optional<Precision> precision;  // empty: bf16 on a GPU, fp32 on a CPU
@@ -95,7 +95,7 @@ struct ResourceConfig : CommonConfig {
   Held<PlacementSettings> placement;
   offload::IoEngineKind io_engine = offload::IoEngineKind::automatic;
   std::optional<i64> threads;
-  bool for_any_node = false;  // set by `plan`: its sizes may be another machine's, so they are not checked against this one
+  bool for_any_node = false;  // true for the command `plan`: the sizes may be those of another machine and are not checked against this one
   optim::Isa isa = optim::Isa::best;
 };
 
@@ -197,7 +197,7 @@ struct PlanConfig : TrainConfig {
   bool roofline = false;                 // true: the time that the kernels would take at a GPU's peak rates is printed
   std::optional<std::string> cluster;    // other machines than this one to plan for (cluster.h)
   std::optional<std::string> html;       // file for the plan as an HTML page
-  std::vector<std::string> train_words;  // the flags of train as the user gave them, as separate words, without --ranks
+  std::vector<std::string> train_words;  // the flags that the user gave for the command train, as separate words, without --ranks
 };
 
 // WritingConfig holds the options of the commands that generate text.
@@ -213,7 +213,7 @@ struct WritingConfig : RanksConfig {
 struct GenerateConfig : WritingConfig {
   std::optional<std::string> prompt, prompts;  // a prompt's text, or a file of prompts; exactly one is given
   i64 batch_size = 8;                          // number of prompts in a batch
-  std::vector<std::string> adapters;           // PEFT folders; each adapter answers every prompt; empty: only the model itself answers
+  std::vector<std::string> adapters;           // PEFT folders; each adapter answers every prompt; empty: the model answers without adapters
 };
 
 struct ChatConfig : WritingConfig {
@@ -288,7 +288,7 @@ struct BenchConfig : NodeConfig {
 
 struct SelftestConfig : CommonConfig {
   std::optional<std::string> device;  // "cpu", "cuda", "cuda:2"; empty: the best device that is found
-  std::vector<ScratchPath> nvme;      // selftest puts its files into the first path
+  std::vector<ScratchPath> nvme;      // scratch paths; the command selftest puts its files into the first one
 };
 
 struct SlurmConfig : TrainConfig {
@@ -296,7 +296,7 @@ struct SlurmConfig : TrainConfig {
   std::optional<i64> time_s, memory_bytes;  // time limit of the job; memory per node
   std::string account, partition;
   std::vector<std::string> modules;
-  std::vector<std::string> train_words;  // the flags of train as the user gave them, as separate words
+  std::vector<std::string> train_words;  // the flags that the user gave for the command train, as separate words
 };
 
 struct ScheduleConfig : CommonConfig {
