@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 // Describes one store that survey() found.
 struct Seen {
-  std::vector<fs::path> folders;  // the folder of the store's first file comes last
+  std::vector<fs::path> folders;  // folders of the store's files; that of the store's first file comes last
   bool first = false, holds_commit = false;
 
   void add(const fs::path& folder, const Found& found, const std::string& boot_id) {

@@ -46,4 +46,4 @@ void Accumulator::done(u32 parameter, u8 use) {
   addends_.erase(addend);
 }
 
-}  // namespace spillway::parallel
+}  // number of parameters whose gradients are still to come

@@ -23,12 +23,14 @@ namespace spillway::parallel {
 namespace {
 
 constexpr i64 kPage = 4096;
-constexpr i64 kChunkTiles = 16;  // 1 MiB of fp32 weights
+constexpr i64 kChunkTiles = 16;  // tiles in a buffer of the staging ring: 1 MiB of fp32 weights
 constexpr u16 kStayingBeforeDeferred = 2;
-constexpr i64 kBounceBytes = 4 * kMiB, kBounces = 8;  // half of the buffers hold enough data to keep several drives busy
+// size and number of the buffers between GPU and nvme; half of them hold enough data to keep several drives busy
+constexpr i64 kBounceBytes = 4 * kMiB, kBounces = 8;
 constexpr i64 kPassBytes = 4 * kMiB;
-constexpr i64 kExchangeBytes = 32 * kMiB;  // a few MiB per rank: sending them takes long compared with starting an exchange
-constexpr i64 kQueueBuffers = 4;           // one is being filled, two are waiting, one is being written
+// bytes of the exchange buffer: a few MiB per rank, so that sending takes long compared with starting an exchange
+constexpr i64 kExchangeBytes = 32 * kMiB;
+constexpr i64 kQueueBuffers = 4;           // buffers of the checkpoint queue: one is being filled, two are waiting, one is being written
 
 // Extends a request by the outputs of all blocks. resolved() narrows the request's layout to one pipeline rank.
 struct Request : PlanRequest {
@@ -164,7 +166,8 @@ void size_chunks(Plan& plan) {
   plan.chunk_tiles = std::min(kChunkTiles, tiles);
 }
 
-// Sizes the memory for an optimizer Step of a parameter that is stepped as a whole. Such Steps run one at a time: the largest decides.
+// Sizes the memory for the optimizer update of a parameter that is updated as a whole. Such updates run one at a time, so the largest
+// parameter decides.
 void size_whole(Plan& plan) {
   const DType dtype = wide_dtype(plan.scheduling.format.weight);
   const bool matrices = is_of_matrices(plan.scheduling.format.rule);
@@ -207,7 +210,7 @@ void size_staging(Plan& plan, const PlanRequest& r) {
   if (!plan.uses(Tier::nvme) && !plan.on_gpu()) return;
   i64 tile_bytes = 0;
   for (const Group& g : plan.layout.groups) tile_bytes = std::max(tile_bytes, staged_tile_bytes(plan, g));
-  if (tile_bytes == 0) return;  // only activations lie on nvme, and they are not staged
+  if (tile_bytes == 0) return;  // nothing is staged: only activations lie on nvme
   plan.staging_buffers = r.staging_buffers;
   plan.staging_buffer_bytes = plan.chunk_tiles * tile_bytes;
   add_row(plan, "staging ring", {0, plan.staging_buffers * plan.staging_buffer_bytes, 0});
@@ -301,9 +304,9 @@ void size_activations(Plan& plan, const Request& r) {
   if (r.cache_positions > 0) plan.input_bytes += round_up(r.micro_batch_size * r.cache_positions * size_of(DType::int32), kPage);
 }
 
-// Chooses how many blocks' gradients stay in their slots until their optimizer Steps: as many as fit into the memory that is
-// needed anyway, whatever the overlap. A slot whose gradient waits for a deferred Step cannot take fetched data yet. So if Steps
-// are deferred, at most two blocks stay; the first fetched weights wait for these two blocks' Steps in any case.
+// Chooses how many blocks' gradients stay in device memory until their optimizer updates: as many as fit into the memory that is needed
+// anyway. Memory whose gradient waits for a deferred update cannot take fetched data yet. So if updates are deferred, the gradients of at
+// most two blocks stay; the first fetched weights have to wait for the updates of these two blocks in any case.
 void choose_staying_blocks(PlanRequest& r) {
   const auto& tiers = r.placement.gradients;
   if (std::find(tiers.begin(), tiers.end(), Tier::nvme) == tiers.end()) return;
@@ -320,7 +323,7 @@ void choose_staying_blocks(PlanRequest& r) {
   const i64 few = r.scheduling.pipeline.table ? all : std::min<i64>(2, all);
   const i64 least_bytes = slab_bytes(1, few);
   i64 most = r.scheduling.defers() ? std::min<i64>(trained, kStayingBeforeDeferred) : trained, blocks = 1;
-  while (blocks < most) {  // slab_bytes() does not decrease as blocks are added
+  while (blocks < most) {  // the binary search is valid because slab_bytes() does not decrease as blocks are added
     const i64 middle = (blocks + most + 1) / 2;
     if (slab_bytes(middle, few) <= least_bytes) {
       blocks = middle;
@@ -332,8 +335,7 @@ void choose_staying_blocks(PlanRequest& r) {
   r.scheduling.staying_blocks = holds ? static_cast<u16>(blocks) : u16{1};
 }
 
-// Makes the Program of a step, or both Programs of an adaptive overlap. Both compute in the same order, so one set of slots and one
-// activation memory serve both.
+// Makes the Program of a step, or both Programs of an adaptive overlap. Both compute in the same order, so they share one plan of memory.
 void make_training(Plan& plan, const PlanRequest& r) {
   plan.train = generate_training(r.layout, r.placement, r.scheduling);
   if (!r.adaptive_overlap) return;
@@ -468,7 +470,8 @@ Plan size_plan(const PlanRequest& request) {
   return plan;
 }
 
-// Checks that both Programs of an adaptive overlap leave waiting Steps' gradients in the same slots, so that either can run these Steps.
+// Checks that both Programs of an adaptive overlap leave the gradients of waiting updates at the same places, so that either can make
+// these updates.
 void check_alike(const Program& speculating, const Program& deferring) {
   const auto gradients_of = [](const List& settle) {
     std::map<u16, Slot> slots;

@@ -17,11 +17,11 @@ class MessageMoves {
 
   /// Appends the instructions that receive, from other pipeline ranks, what must arrive before this position of the computing order.
   void receive_due(i64 position);
-  /// Returns the slot with the data that this computation reads from another rank, or an empty slot if that
-  /// data was computed on this rank. Adds to `after` the instruction that receives the data.
+  /// Returns the slot (planned memory) with the data from another rank that this computation reads, or an empty slot if the data was
+  /// computed on this rank. Adds to `after` the instruction that receives the data.
   Slot input(const Compute& c, std::vector<u32>& after) const;
-  /// Takes a slot for the result if another rank reads the result; otherwise returns an empty slot.
-  /// Adds to `after` the instructions that must be done before the slot is free.
+  /// Reserves a slot (planned memory) for the result if another rank reads the result; otherwise returns an empty slot. Adds to `after`
+  /// the instructions that must be done before the slot is free.
   Slot output(const Compute& c, std::vector<u32>& after);
   /// Frees the slot that a computation has read, and adds the instruction that sends the
   /// computation's result. Called when `id`, the instruction that computes, has been added.

@@ -29,8 +29,8 @@ class Numbers {
   void agree_with_pipeline_ranks();
 
   Workplace& work_;
-  std::vector<std::span<double>> square_sums_;  // when training: sums of squares by group and tile; after agree(), those of all ranks
-  std::span<double> told_;                      // buffer in which the ranks' numbers are exchanged
+  std::vector<std::span<double>> square_sums_;  // when training: the sums of squares by group and tile; after agree(), those of all ranks
+  std::span<double> told_;                      // the buffer in which the ranks' numbers are exchanged
   double loss_sum_ = 0;                         // loss of all ranks after agree()
   bool own_loss_finite_ = true;
 };

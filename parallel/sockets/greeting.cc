@@ -120,7 +120,7 @@ void Reception::drop_late() {
   });
 }
 
-// Reads from the connection until its words are complete. Does not read beyond their frame, because what follows is read by other code.
+// Reads from the connection until its words are complete. Does not read beyond their frame, because other code reads what follows.
 std::optional<Reception::Visitor> Reception::read(Coming& one, bool& over) {
   for (;;) {
     const std::optional<size_t> more = missing(one.bytes, kMostGreetingBytes);

@@ -16,7 +16,7 @@ std::string_view to_string(Bound bound);
 struct Timed {
   Kernel kernel;
   Bound bound = Bound::compute;
-  double seconds = 0;  // sum over all runs of the kernel in a step
+  double seconds = 0;  // seconds of all runs of the kernel in a step
 };
 
 struct Roofline {

@@ -13,7 +13,7 @@ namespace spillway::trainer {
 
 struct RunStatus {
   enum class State { running, finished, stopped } state = State::stopped;
-  std::string owner;  // the process that runs the run, if any: "host h, process p"
+  std::string owner;  // the process that executes the run, if any: "host h, process p"
   i64 step = 0;       // number of the last step in metrics.jsonl
   std::optional<i64> steps;
   i64 ranks = 1;

@@ -79,7 +79,8 @@ struct Option {
   std::string name;   // name without leading dashes, such as "learning-rate"
   std::string group;  // heading under which --help lists the option
   std::string help;
-  Field field;                     // has no get and set if the program itself reads the option, as for --config
+  // the member of the configuration; without get and set if the program itself reads the option, as for --config
+  Field field;
   unsigned commands = 0;           // set of the commands that take the option; bit i stands for the Command of value i
   bool changes_numbers = false;    // the option changes the numbers that a run computes
   bool absent_when_unset = false;  // the run hash omits the option while it is unset, so that runs older than the option keep their folders
