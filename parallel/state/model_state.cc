@@ -207,7 +207,7 @@ std::vector<TileRange> ModelState::chunks(u16 group) const {
   return all;
 }
 
-// Cuts tiles into pieces. If the data has to be staged, each piece fits a buffer of the ring.
+// Cuts tiles into pieces. If the data has to be staged, each piece fits a buffer of the staging ring.
 std::vector<TileRange> ModelState::pieces(TileRange tiles, bool staged) const {
   const i64 step = staged ? plan_.chunk_tiles : kViewTiles;
   std::vector<TileRange> all;
@@ -225,7 +225,7 @@ struct ModelState::Piece {
   TileRange range;
   std::optional<offload::StagingRing::Lease> lease;
   Part weights, state;
-  Pending moving;  // declared after the lease, so that transfers are complete before the buffer is returned
+  Pending moving;  // declared after the lease of the buffer, so that transfers are complete before the buffer is returned
 };
 
 bool ModelState::holds_state(u16 group, TileRange range) const {

@@ -31,8 +31,8 @@ Operand<T> operand(const Tensor& view, const Shape& wanted) {
   return {reinterpret_cast<const T*>(view.raw()), padded(stretched_strides(view, wanted), 0)};
 }
 
-// Computes out[i] = f(operands[i]...) for each element: in one run if all operands lie in memory as `out` does, else one row of the last
-// axis after the other.
+// Computes out[i] = f(operands[i]...) for each element. If all operands have the memory layout of `out`, one loop covers all elements;
+// otherwise there is one loop for each row of the last axis.
 template <class To, class F, class... From>
 void map_views(const Tensor& out, F f, const Operand<From>&... from) {
   To* to = out.data<To>();

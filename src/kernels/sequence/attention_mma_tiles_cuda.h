@@ -78,7 +78,7 @@ class Copier {
     return std::bit_cast<uint4>(pack);
   }
 
-  const H* from_;  // points to the next word that this thread copies
+  const H* from_;  // the next word (16 bytes) that this thread copies
 };
 
 template <int kM, int kN>
@@ -93,8 +93,8 @@ __device__ void clear(float (&x)[kM][kN][4]) {
   }
 }
 
-/// Calls f(m, n, i, row, column) for each element that this lane holds of a warp's tile: element i of fragment (m, n), which lies at (row,
-/// column) of the tile.
+/// Calls f(m, n, i, row, column) for each element of a warp's tile that this lane holds: element i of fragment (m, n), which lies at
+/// (row, column) of the tile.
 template <int kM, int kN, class F>
 __device__ void for_elements(F f) {
   SPILLWAY_UNROLL

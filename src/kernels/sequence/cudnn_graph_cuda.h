@@ -81,7 +81,8 @@ class Graph {
   struct Builder;
   const Problem problem_;
   const Target target_;
-  std::vector<Descriptor> parts_;  // the graph's parts in the order in which they were made, so a part comes before those made of it
+  // the parts of the graph in the order in which they were made; a part comes before those that refer to it
+  std::vector<Descriptor> parts_;
   Descriptor graph_;
 };
 
