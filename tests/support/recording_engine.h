@@ -28,7 +28,7 @@ struct IoLog {
   enum class Kind { submitted, completed, flushed, mark };
   struct Entry {
     Kind kind;
-    size_t write = 0;  // index into `writes`, for submitted and completed
+    size_t write = 0;  // an index into `writes`, in entries of kinds submitted and completed
     std::string file;  // path, for flushed
     i64 mark = 0;
   };
