@@ -77,7 +77,7 @@ class Stage {
 struct InFlight {
   std::unique_ptr<autograd::Tape> tape;
   nn::Variable output;
-  Event sent;  // the communicator reads the output until this event
+  Event sent;  // the communicator reads the output until this event is complete
 };
 
 void conv_rank(parallel::Communicator& ranks, const std::vector<MicroBatch>& chunks) {
