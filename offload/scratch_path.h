@@ -11,8 +11,8 @@ namespace spillway::offload {
 
 /// Describes the kind of a filesystem, found from the filesystem's magic number (statfs).
 struct FilesystemKind {
-  std::string name;      // name such as "ext4", "nfs" or "tmpfs"; "0x1234" if the number is unknown
-  bool memory = false;   // true for tmpfs, ramfs and hugetlbfs, whose files are in host memory and count as such
+  std::string name;     // name such as "ext4", "nfs" or "tmpfs"; "0x1234" if the number is unknown
+  bool memory = false;  // true for tmpfs, ramfs and hugetlbfs, whose files are in host memory and count as such
   // true if it is shared with other machines or served by a process (FUSE, 9p); it is then slow and unsuitable for offloading
   bool network = false;
 };

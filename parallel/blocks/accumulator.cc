@@ -46,4 +46,4 @@ void Accumulator::done(u32 parameter, u8 use) {
   addends_.erase(addend);
 }
 
-}  // number of parameters whose gradients are still to come
+}  // namespace spillway::parallel

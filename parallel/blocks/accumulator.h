@@ -27,7 +27,7 @@ class Accumulator final : public autograd::GradientSink {
   struct Place {
     std::byte* base = nullptr;
     bool first = true;
-    size_t pending = 0;  // number of parameters that have no gradient yet
+    size_t pending = 0;  // number of parameters whose gradients are still to come
   };
   Tensor home(u32 parameter, const Place& place, const Shape& shape) const;
 

@@ -28,4 +28,4 @@ class SpillDoor final : public autograd::SavedTensorDoor {
   std::vector<std::shared_ptr<Storage>> spilled_;
 };
 
-}  // the count becomes -1, so that each storage is listed only once
+}  // namespace spillway::parallel

@@ -152,8 +152,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   std::map<Address, std::deque<Awaited>> awaited_;
   std::vector<Moving> moving_;
   std::optional<std::string> broken_;
-  std::vector<bool> left_;                 // members that have left
-  std::map<int, std::string> lost_;        // members whose processes have ended, and how each ended
+  std::vector<bool> left_;           // members that have left
+  std::map<int, std::string> lost_;  // members whose processes have ended, and how each ended
   // for each member that stops: the index of the first exchange in which it takes no part; otherwise empty
   std::vector<std::optional<i64>> stops_;
   std::optional<Event> leaving_;

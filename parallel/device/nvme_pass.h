@@ -34,8 +34,8 @@ class NvmePass {
   const Plan& plan_;
   ModelState& state_;
   const Allocation memory_;
-  const size_t buffers_, half_;                                 // number of buffers, and number of buffers in a half
-  size_t next_ = 0;                                             // number of pieces fetched so far, which determines the next buffer
+  const size_t buffers_, half_;  // number of buffers, and number of buffers in a half
+  size_t next_ = 0;              // number of pieces fetched so far, which determines the next buffer
   // for each half of the buffers: set when the copies out of the half are done
   std::array<Event, 2> emptied_{Event::done(), Event::done()};
 };

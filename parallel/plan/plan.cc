@@ -25,12 +25,10 @@ namespace {
 constexpr i64 kPage = 4096;
 constexpr i64 kChunkTiles = 16;  // tiles in a buffer of the staging ring: 1 MiB of fp32 weights
 constexpr u16 kStayingBeforeDeferred = 2;
-// size and number of the buffers between GPU and nvme; half of them hold enough data to keep several drives busy
-constexpr i64 kBounceBytes = 4 * kMiB, kBounces = 8;
+constexpr i64 kBounceBytes = 4 * kMiB, kBounces = 8;  // buffers between GPU and nvme: half of them can keep several drives busy
 constexpr i64 kPassBytes = 4 * kMiB;
-// bytes of the exchange buffer: a few MiB per rank, so that sending takes long compared with starting an exchange
-constexpr i64 kExchangeBytes = 32 * kMiB;
-constexpr i64 kQueueBuffers = 4;           // buffers of the checkpoint queue: one is being filled, two are waiting, one is being written
+constexpr i64 kExchangeBytes = 32 * kMiB;  // exchange buffer: some MiB per rank, which take longer to send than an exchange takes to start
+constexpr i64 kQueueBuffers = 4;           // checkpoint queue: one buffer is being filled, two are waiting, one is being written
 
 // Extends a request by the outputs of all blocks. resolved() narrows the request's layout to one pipeline rank.
 struct Request : PlanRequest {

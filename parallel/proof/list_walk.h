@@ -60,7 +60,7 @@ class ListWalk {
   const std::array<i64, kSlabs> slab_bytes_;
   // for each instruction: how many instructions of each lane are certainly done before it starts
   std::vector<std::array<u32, kLanes>> clock_;
-  std::vector<u32> place_;                      // position of each instruction in its lane
+  std::vector<u32> place_;  // position of each instruction in its lane
   std::array<u32, kLanes> count_{};
   std::vector<Use> uses_;
 };

@@ -94,7 +94,7 @@ class SocketLink {
   std::map<Ticket, Outgoing> outgoing_;
   // sends of this rank for which the other rank has not announced a receive; dropped ones keep their place
   std::map<Address, std::deque<Ticket>> unmatched_;
-  std::map<Address, std::deque<Ready>> ready_;       // receives that the other rank has announced and that have no send yet
+  std::map<Address, std::deque<Ready>> ready_;  // receives that the other rank has announced and that have no send yet
   std::deque<Ticket> sending_;
   std::optional<Writing> writing_;
 

@@ -31,7 +31,7 @@ struct OwnRates {
 struct Update {
   // hyperparameters of the rule that the state format names
   optim::RuleSettings settings = optim::AdamSettings{.decoupled_weight_decay = true};
-  double learning_rate = 0;                                                            // replaces the learning rate in the settings
+  double learning_rate = 0;         // replaces the learning rate in the settings
   std::vector<OwnRates> own_rates;  // rates for parameters that do not use the common learning rate and decay
   std::vector<u16> own_rates_of;    // for each parameter: index of its entry in own_rates plus 1; 0, or no entry: the common rates
   i64 t = 1;                        // the number of this update among those applied, counted from 1
@@ -69,7 +69,7 @@ class Stepper {
   struct Operand {
     offload::Blob* blob = nullptr;  // the blob of the data; null if there is no data, or if its memory was passed in
     i64 tile_bytes = 0;
-    std::span<std::byte> old, next;                      // bytes before and after the update; the same bytes if the update is done in place
+    std::span<std::byte> old, next;  // bytes before and after the update; the same bytes if the update is done in place
     // staged: the data is in the staging ring; read: it is an input; written: it is an output
     bool staged = false, read = false, written = false;
     std::span<std::byte> of(i64 tile, std::span<std::byte> all) const {

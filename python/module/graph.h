@@ -91,7 +91,7 @@ struct Array {
   std::shared_ptr<Leaf> kept = {};               // holds the gradient of a tensor that was computed from others, after retain_grad()
   // whether this is a copy of elements where PyTorch's result would share the other tensor's memory
   bool is_copy = false;
-  std::shared_ptr<Declared> declared = {};       // set for a Python Parameter, whose value is kept in `declared`; `leaf` is set too
+  std::shared_ptr<Declared> declared = {};  // set for a Python Parameter, whose value is kept in `declared`; `leaf` is set too
 
   /// In a block's forward, variable() and value() throw Error(usage) for a tensor that does not belong to the forward.
   const Variable& variable() const { return in_block ? in_block->variable() : declared ? declared->variable() : v; }

@@ -69,13 +69,13 @@ class Optimizer {
 
  private:
   struct State {
-    Tensor bytes;  // the state as tiles of `format`, one after the other
+    Tensor bytes;  // the optimizer state in tiles of `format`, one after the other
     i64 steps = 0;
     optim::StateFormat format;
   };
   struct Part {
     std::string name;
-    int number;  // the optimizer state in tiles of `format`, one after the other
+    int number;  // a number of the enum optim::StatePart
     DType dtype;
     Shape shape;
   };

@@ -68,9 +68,7 @@ class EagerParameters final : public autograd::GradientSink {
   using Key = std::pair<u32, u8>;
   void move(const std::function<Tensor(const Tensor&)>& moved);
   const std::vector<std::shared_ptr<Parameter>> parameters_;
-  // to_current_device() moves the values of all parameters to the GPU of the current stream, and to_host() moves them from that GPU to
-  // the host. If memory runs out, the functions throw, and all values stay where they were. Gradients are dropped.
-  std::vector<Tensor> memory_;
+  std::vector<Tensor> memory_;  // the memory of each parameter, by its id
   Hook hook_;
   std::map<Key, Tensor> unfinished_, gradients_;
   std::map<Key, i64> passes_;  // the number of backward passes summed in each entry of gradients_

@@ -50,7 +50,7 @@ struct History {
   std::array<double, offload::kTiers> read{}, written{};  // mean bytes that a step reads from and writes to each tier
   // mean bytes per step that are exchanged between data-parallel ranks and sent between pipeline stages
   double exchanged = 0, sent = 0;
-  i64 process_steps = 0;                                  // number of steps over which the means of the last process were taken
+  i64 process_steps = 0;  // number of steps over which the means of the last process were taken
 
   const Measure& measure(std::string_view name) const { return measures[metric(name)]; }
   const Series& of(std::string_view name) const { return series[metric(name)]; }

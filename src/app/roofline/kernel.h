@@ -57,4 +57,4 @@ struct Kernel {
   std::string note;        // explanation for the user, such as why a factor is not 1
 };
 
-}  // seconds of all kernels in a step; copies over PCIe run at the same time and do not count
+}  // namespace spillway::app

@@ -25,7 +25,7 @@ void check(const char* op, const Variable& x, const Tensor& targets) {
   refuse(op, "rows [..., V] and one target for each row", {x.value, targets});
 }
 
-// Returns the sum of the token losses times value_factor. Its gradient is gradient_factor times the incoming gradient.
+// Returns value_factor times the sum of the token losses. Backward multiplies the gradient of that sum by gradient_factor.
 Variable sum_of_losses(const Variable& in, const Tensor& classes, double value_factor, double gradient_factor) {
   check("cross_entropy", in, classes);
   const Variable logits = dense(in);
@@ -215,7 +215,8 @@ Variable linear_cross_entropy(const Variable& in, const Variable& weight, const 
     const Tensor dx = b.needs(0) ? as_rows(b.target(0)) : Tensor(), dw = b.target_if_needed(1);
     Tensor buffer = again.kept ? b.saved(kept_logits) : again.logits_buffer();
     if (const autograd::KeptOps* ops = autograd::KeptOps::current(); again.kept && ops != nullptr && ops->all()) {
-      buffer = again.logits_buffer();  // the logits were overwritten with their gradient; a further backward() computes them again
+      // the gradient overwrites a copy of the logits, since another backward() needs the logits themselves
+      buffer = again.logits_buffer();
       kernels::copy(b.saved(kept_logits), buffer);
     }
     const bool converted = again.kept && b.again();

@@ -30,7 +30,7 @@ struct Matrices {
   Tensor all;
   // batch: the batch extents of the product; step: for each of these axes, the distance between neighbours, counted in matrices
   Shape batch, step;
-  bool flipped;       // whether each matrix is used transposed
+  bool flipped;  // whether each matrix is used transposed
 
   Matrices(const Tensor& x, bool flip, const Shape& stretched)
       : all(x.reshape({x.elems() / (x.size(-2) * x.size(-1)), x.size(-2), x.size(-1)})),

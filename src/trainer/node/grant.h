@@ -17,7 +17,7 @@ namespace spillway::trainer {
 constexpr i64 kGrantReserveBytes = 300 * kMiB;
 
 struct MemoryGrant {
-  i64 total_bytes = 0, available_bytes = 0;                 // MemTotal and MemAvailable of /proc/meminfo
+  i64 total_bytes = 0, available_bytes = 0;  // MemTotal and MemAvailable of /proc/meminfo
   // limit and use of this process's cgroup or of the ancestor with the least memory left
   std::optional<i64> cgroup_limit_bytes, cgroup_use_bytes;
   std::optional<i64> slurm_bytes;

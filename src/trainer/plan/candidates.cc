@@ -293,8 +293,8 @@ class Enumeration {
     std::array<double, offload::kTiers> head{}, tail{};
     // bytes that the head list copies to the device (in) and from it (out) during computing
     double in = 0, out = 0;
-    double spilled = 0;                                  // bytes of activations that are spilled and fetched again
-    double cache = 0;                                    // upper bound of the bytes of keys and values copied to the device
+    double spilled = 0;  // bytes of activations that are spilled and fetched again
+    double cache = 0;    // upper bound of the bytes of keys and values copied to the device
   };
 
   // Returns the share of the optimizer's updates, in sixteenths, that must be deferred to the next forward

@@ -46,7 +46,7 @@ struct Rates {
   double disk_read_bytes_per_s = 1.5e9, disk_write_bytes_per_s = 1e9;
   /// Both rates count the bytes that all ranks of a node together read and write per second in the collective (calibration.h).
   double reduce_scatter_bytes_per_s = 6e9, all_gather_bytes_per_s = 6e9;
-  double threads = 1;         // host threads that update parameters while a GPU computes
+  double threads = 1;  // host threads that update parameters while a GPU computes
   // a model of this machine for simulation; for a GPU each executing thread has a core of its own, so that none waits for another
   parallel::Machine machine;
 

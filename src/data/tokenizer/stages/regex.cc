@@ -20,8 +20,8 @@ constexpr size_t kWindow = 128;
 constexpr u32 kQuickSteps = 64, kQuickStepsInterpreted = 1024;
 // the step limit of the counted program; it is a last resort, because callouts usually end the search much earlier
 constexpr u32 kCountedSteps = 100'000'000;
-constexpr size_t kCalloutCost = 4;          // the budget steps for each callout
-constexpr u32 kHeapLimitKiB = 64 * 1024;    // the KiB of memory that PCRE2's backtracking may take
+constexpr size_t kCalloutCost = 4;        // the budget steps for each callout
+constexpr u32 kHeapLimitKiB = 64 * 1024;  // the KiB of memory that PCRE2's backtracking may take
 constexpr size_t kJitStackBytes = 8 * 1024 * 1024;
 // \C (a single byte) is disabled because it could split a character.
 constexpr u32 kCompileOptions = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
