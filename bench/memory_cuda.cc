@@ -27,7 +27,7 @@ Verdict& verdict() {
 }
 
 struct Kernel {
-  Work work;  // owns its tensors
+  Work work;  // the operation to measure; it owns its tensors
   double bytes;
 };
 

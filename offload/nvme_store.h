@@ -29,7 +29,7 @@ std::string current_boot_id();
 
 struct StoreDescription {
   std::vector<StripePath> paths;
-  std::string run_id;   // at most kMaxRunIdBytes
+  std::string run_id;   // id of the run, of at most kMaxRunIdBytes bytes
   u64 layout_hash = 0;  // hash of everything that decides which bytes lie where; a store with another hash is not used
   i64 data_bytes = 0;   // total bytes of all blobs, all slots
   // Counts the part of data_bytes that belongs to blobs that are not persistent. These blobs lie

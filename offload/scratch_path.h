@@ -23,7 +23,7 @@ struct ScratchInfo {
   bool exists = false;  // whether the path exists; if not, its last component is missing, and the other fields describe its parent
   FilesystemKind filesystem;
   i64 free_bytes = 0, total_bytes = 0;  // bytes for this user; 0 if the filesystem does not report them (ramfs)
-  bool direct = false;                  // O_DIRECT works
+  bool direct = false;                  // whether files can be opened with O_DIRECT (I/O past the page cache)
 };
 
 /// Examines `path` and returns what it finds. Errors: Error(usage) if neither the path nor its parent is a folder this user may write to.

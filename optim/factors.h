@@ -17,7 +17,7 @@ struct Matrices {
 
 /// Returns the matrices of a parameter with this shape; its last two dimensions are rows and columns.
 Matrices matrices_of(const Shape& shape);
-/// Both functions return the shape of means as PyTorch keeps them. The row means have a 1 in
+/// row_factors_shape() and column_factors_shape() return the shape of Adafactor's means as PyTorch keeps them. The row means have a 1 in
 /// place of the parameter's last dimension, the column means a 1 in place of the last but one.
 Shape row_factors_shape(const Shape& shape);
 Shape column_factors_shape(const Shape& shape);

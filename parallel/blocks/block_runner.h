@@ -1,6 +1,6 @@
-// A BlockRunner carries out the Forward and Backward instructions of a Program, and the two parts of a split backward. It keeps
-// one tape for each block and micro-batch. The same code runs on the meta device before step 1, to find how many bytes the
-// activations take. Used by one thread (the one that computes blocks); memory comes from the current stream.
+// A BlockRunner carries out the Forward and Backward instructions of a training step, and the two parts of a split backward. It keeps one
+// tape for each block and micro-batch. The same code runs on the meta device before step 1, to find how many bytes the activations take.
+// Used by one thread (the one that computes blocks); memory comes from the current stream.
 #pragma once
 #include <map>
 #include <memory>
@@ -77,7 +77,7 @@ class BlockRunner {
     autograd::Variable input, output;
     std::optional<u64> kept_input;  // the number under which `door` keeps the block's input; set only if the block is recomputed
   };
-  using Key = std::pair<u16, u16>;  // (micro-batch, block)
+  using Key = std::pair<u16, u16>;  // a pair of micro-batch and block
   nn::Context context(const Instruction& i, autograd::Tape* tape) const;
   std::optional<autograd::AnomalyGuard> guard(const Instruction& i) const;
   std::optional<autograd::OpClock> clock(const Instruction& i) const;

@@ -90,7 +90,8 @@ void ProcessWorld::run() {
   refuse_until_closed();
 }
 
-// Does one round of work. Returns true when the world is closed.
+// Does everything that there is to do at the moment: runs commands, reads messages, advances all groups. Returns true when the world is
+// closed.
 bool ProcessWorld::turn() {
   bool moved = run_commands();
   moved |= read_letters();

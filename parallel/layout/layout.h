@@ -2,13 +2,13 @@
 //
 // A block's parameters form one group with one flat layout (name -> offset). Parameters start at multiples of 64 elements, and the gaps
 // between them hold zeros. A parameter that two blocks share (a tied head) is a group of its own, owned by the first block that uses it.
-// Groups are cut at tile boundaries into buckets of bounded size, which are the unit of an optimizer Step. The buckets of a group are
+// Groups are cut at tile boundaries into buckets of bounded size, which are the unit of an optimizer update. The buckets of a group are
 // contiguous in memory whenever the group is resident, so a matrix that is cut over several buckets is still one matrix.
 //
 // Some parameters of a block form a separate group: frozen parameters, which have weights only and no buckets; running statistics, whose
 // own rule keeps at most a master copy; matrices, if the optimizer rule steps matrices as a whole (Muon); parameters of two or more
-// dimensions, if the rule steps every parameter as a whole (Adafactor), because their state is smaller. Each parameter that is stepped as a
-// whole starts at a tile boundary and is one bucket.
+// dimensions, if the rule steps every parameter as a whole (Adafactor), because their state is smaller. Each parameter that is stepped as
+// a whole starts at a tile boundary and is one bucket.
 //
 // A layout is immutable and depends on the model and the optimizer rule only. Each pipeline rank has its own layout, in which blocks and
 // groups have the same numbers as in the whole model. In it, blocks of other ranks use no groups, and groups that none of this rank's
@@ -35,7 +35,8 @@ struct Segment {
   u32 parameter = 0;
   i64 begin = 0, elems = 0;  // range of the parameter in the group's flat layout, in elements; for quantized parameters, in stored words
   bool decay = false;        // whether weight decay applies to this parameter
-  // How the optimizer sees the parameter as matrices. Set only for parameters of two or more dimensions that are stepped as a whole.
+  // How the optimizer sees the parameter as matrices. Set only for parameters of two or more dimensions that the optimizer updates as a
+  // whole.
   optim::Matrices matrices = {};
 };
 
@@ -56,7 +57,7 @@ struct Group {
   bool statistics = false;
   bool by_parameter = false;  // whether the optimizer steps (updates) each parameter of the group as a whole
   i64 factors = 0;            // under Adafactor: number of row and column factors for which each tile of the group's state must have room
-  /// Returns the parameter that this bucket of the group holds. Valid only for groups that are stepped parameter by parameter.
+  /// Returns the parameter that this bucket of the group holds. Valid only for groups that the optimizer updates parameter by parameter.
   const Segment& segment_of(const Bucket& bucket) const;
   bool tied() const { return uses.size() > 1; }
   /// Returns false if only other pipeline ranks hold the group. The group is then empty in this rank's layout.

@@ -1,5 +1,6 @@
 // A Placement states which tier (GPU, host memory, nvme) stores each group's weights, gradients and optimizer state, and what happens to
-// each block's activations between forward and backward. This file also defines the other settings that shape a Program. Plain values.
+// each block's activations between forward and backward. This file also defines the other settings from which a rank's list of
+// instructions (Program) is generated. Plain values.
 #pragma once
 #include <vector>
 
@@ -91,7 +92,7 @@ struct Scheduling {
   }
   /// Returns true if the group's gradients are rounded to bf16. Updates of running statistics are not gradients and are never rounded.
   bool rounds(const Group& group) const { return round_gradients && !group.statistics; }
-  /// Returns true if some optimizer Steps are deferred to the next forward even when the norm is not clipped.
+  /// Returns true if some optimizer updates are deferred to the next forward even when the norm is not clipped.
   bool defers() const { return overlap == OptimizerOverlap::forward || (overlap == OptimizerOverlap::backward && deferred_sixteenths > 0); }
   /// Returns true if gradients are copied to or from their tier once a step, not once a micro-batch.
   bool gradients_travel_once() const { return live_micro_batches() == micro_batches && !sums_each(); }

@@ -193,7 +193,7 @@ void size_queue(Plan& plan) {
   add_row(plan, "checkpoint queue", {0, plan.queue_buffers * plan.queue_buffer_bytes, 0});
 }
 
-// Returns how many bytes of one tile of the group pass through the staging ring in an optimizer Step or a scan.
+// Returns how many bytes of one tile of the group pass through the staging ring in an optimizer update or a scan.
 i64 staged_tile_bytes(const Plan& plan, const Group& g) {
   if (!g.held()) return 0;
   const optim::StateFormat& format = plan.scheduling.format;
@@ -333,7 +333,8 @@ void choose_staying_blocks(PlanRequest& r) {
   r.scheduling.staying_blocks = holds ? static_cast<u16>(blocks) : u16{1};
 }
 
-// Makes the Program of a step, or both Programs of an adaptive overlap. Both compute in the same order, so they share one plan of memory.
+// Makes the instruction lists of a step, for an adaptive overlap two sets of them. Both compute in the same order and share one plan of
+// memory.
 void make_training(Plan& plan, const PlanRequest& r) {
   plan.train = generate_training(r.layout, r.placement, r.scheduling);
   if (!r.adaptive_overlap) return;

@@ -1,5 +1,5 @@
-// A Plan is everything that one rank decides before step 1. It consists of the layout, the placement, the Programs
-// and the exact number of bytes that each use takes in each tier. The bytes of activations come from a dry run of the
+// A Plan is everything that one rank decides before step 1. It consists of the layout, the placement, the Programs (lists of
+// instructions) and the exact number of bytes that each use takes in each tier. The bytes of activations come from a dry run of the
 // Programs on the meta device. Plain values; a plan depends on nothing but the request.
 #pragma once
 #include <map>
@@ -35,8 +35,8 @@ struct PlanRequest {
   bool training = true;                            // true: the plan trains; false: it only runs forward, so it holds weights only
   Device::Kind device = Device::Kind::cpu;         // the kind of device that computes
   nn::Mode without_training = nn::Mode::generate;  // the mode of the forward pass if the plan does not train: generate or evaluate
-  /// If true, the plan has two Programs. While clipping is rare, optimizer Steps run speculatively inside the backward
-  /// (overlap backward). While clipping is frequent, they are deferred to the next forward (overlap forward).
+  /// If true, the plan has two Programs (lists of a step's instructions). While clipping is rare, optimizer updates run speculatively
+  /// inside the backward (overlap backward). While clipping is frequent, they are deferred to the next forward (overlap forward).
   bool adaptive_overlap = false;
   bool gpu_to_gpu = false;             // whether data in GPU memory goes directly to other ranks' GPUs, not through host memory
   std::vector<u32> stripe_weights{1};  // relative share of the data that each nvme path receives
@@ -113,7 +113,7 @@ struct Plan {
   bool steps_on_gpu(u16 group, bool given) const {
     return on_gpu() && placement.steps_on_device(group, given) && !layout.groups[group].by_parameter;
   }
-  /// Counts the bytes that an optimizer Step on the CPU's threads copies to and from GPU memory.
+  /// Counts the bytes that an optimizer update on the CPU's threads copies to and from GPU memory.
   struct LinkBytes {
     i64 to_gpu = 0, from_gpu = 0;
   };
@@ -123,7 +123,7 @@ struct Plan {
   /// Returns the lanes (sequences of instructions of one kind) whose data passes through host memory between the GPU and other ranks.
   std::vector<Lane> passing_lanes() const;
   bool uses(Tier tier) const { return total[static_cast<size_t>(tier)] > 0; }
-  /// Returns the bytes that one training step moves, counted from its Programs.
+  /// Returns the bytes that one training step moves, counted from its instructions.
   TierBytes moved_per_step() const;
 };
 
@@ -149,10 +149,10 @@ WorkBytes work_bytes(const PlanRequest& request);
 /// `longest`: one, some numbers between, and the longest. The plan is sized for these numbers only.
 std::vector<i64> pass_lengths(i64 longest);
 
-/// Generates the Programs and sizes the memory that they need, but does not check them. The planner's search calls this for dozens of plans
-/// and keeps one of them; that plan must then pass check_programs().
+/// Generates the plan's Programs (lists of instructions) and sizes the memory that they need, but does not check them. The planner's
+/// search calls this for dozens of plans and keeps one of them; that plan must then pass check_programs().
 Plan size_plan(const PlanRequest& request);
-/// Throws Error(bug) if one of the plan's Programs breaks a rule of check() (proof/check.h).
+/// Throws Error(bug) if one of the plan's Programs (lists of instructions) breaks a rule of check() (proof/check.h).
 void check_programs(const Plan& plan);
 /// Calls size_plan() and then check_programs().
 Plan make_plan(const PlanRequest& request);

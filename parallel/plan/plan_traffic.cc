@@ -1,4 +1,5 @@
-// Counts the bytes that the steps of a plan move, from the plan's Programs, and the bytes that cross the link between host and GPU.
+// Counts the bytes that the steps of a plan move, from the plan's lists of instructions, and the bytes that cross the link between host
+// and GPU.
 #include "parallel/plan/plan.h"
 
 namespace spillway::parallel {

@@ -15,8 +15,9 @@ using GroupSlots = std::map<u16, Slot>;
 
 class Generator {
  public:
-  /// Makes the generator of one Program. `waiting` names the deferred optimizer updates with which the list of instructions begins.
-  /// `left` holds the places in memory (slots) where the previous list left the gradients of these updates.
+  /// Makes the generator of one Program (a rank's lists of instructions for a step). `waiting` names the deferred optimizer updates with
+  /// which the list of instructions begins. `left` holds the places in memory (slots) where the previous list left the gradients of these
+  /// updates.
   Generator(const Layout& layout, const Placement& placement, const Scheduling& scheduling, bool training,
             Waiting waiting = Waiting::nothing, GroupSlots left = {})
       : training_(training),
@@ -146,8 +147,8 @@ class Generator {
     }
   }
 
-  // Adds the instructions that send the new weights of each shared group from its owner to the other ranks that hold the group, after
-  // all optimizer Steps. Returns the groups that this rank receives, each with the instructions that receive it.
+  // Adds the instructions that send the new weights of each shared group from its owner to the other ranks that hold the group, after all
+  // optimizer updates. Returns the groups that this rank receives, each with the instructions that receive it.
   template <class Among>
   std::vector<std::pair<u16, std::vector<u32>>> share_weights(ListBuilder& list, bool deferred, const Among& among) const {
     std::vector<std::pair<u16, std::vector<u32>>> come;

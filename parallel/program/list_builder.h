@@ -1,4 +1,5 @@
-// Collects instructions in a list while a Program is generated, and holds the inputs from which they are generated. Used by one thread.
+// Collects instructions in a list while a Program (a rank's lists of instructions) is generated, and holds the inputs from which they are
+// generated. Used by one thread.
 #pragma once
 #include "parallel/layout/residency.h"
 #include "parallel/program/computing_order.h"

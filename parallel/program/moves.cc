@@ -255,7 +255,7 @@ u32 GradientMoves::evict(Key key, u32 after, TileRange tiles) {
 }
 
 // Frees the accumulator's device memory after this instruction, which copies the accumulator to another tier. If the copy runs while a
-// GPU computes, it may take as long as the next block's computing, so the slot is freed only for the block after that one.
+// GPU computes, it may take as long as the next block's computing, so the memory is freed only for the block after that one.
 u32 GradientMoves::left(Key key, u32 instruction) {
   const Scheduling& scheduling = list_.scheduling;
   if (scheduling.copy_engines && scheduling.prefetch > 0 && list_.residency[key.first].gradients.beside) {

@@ -1,6 +1,7 @@
 // Plans the copies to and from the device while a list is generated. There is one class each for weights, gradient accumulators and
-// activations. Each class adds Fetch, Release and Evict instructions for its data around the instructions that compute, plans the slots,
-// and knows at any moment where its data lies. The Generator calls the classes in computing order. Used by one thread.
+// activations. Each class adds Fetch, Release and Evict instructions for its data around the instructions that compute, plans the memory
+// (slots) of its data, and knows at any moment where its data lies. The Generator calls the classes in computing order. Used by one
+// thread.
 #pragma once
 #include <map>
 
@@ -70,7 +71,7 @@ class GradientMoves {
   std::vector<u32> evictions() const;
 
  private:
-  using Key = std::pair<u16, u8>;  // (group, use)
+  using Key = std::pair<u16, u8>;  // a pair of group and use
   void fetch(Key key);
   void exchange(const GroupUse& use, u32 after);
   void accumulate(Key key);
@@ -119,7 +120,7 @@ class ActivationMoves {
   void computed(const Compute& c, u32 done);
 
  private:
-  using Key = std::pair<u16, u16>;  // (block, micro-batch)
+  using Key = std::pair<u16, u16>;  // a pair of block and micro-batch
   bool spills(u16 block) const { return policy(block).tier != Tier::device && list_.scheduling.spilled_bytes.at(block) > 0; }
 
   ListBuilder& list_;

@@ -15,21 +15,24 @@
 namespace spillway::parallel {
 
 enum class Op : u8 {
-  Load,            // gets the step's micro-batches from the loader
-  Fetch,           // copies weights or a gradient accumulator of a group, or a block's activations, from its tier into a slot
+  Load,  // gets the step's micro-batches from the loader
+  // copies weights or a gradient accumulator of a group, or a block's activations, from the tier where it is stored into planned memory
+  // (a slot)
+  Fetch,
   Forward,         // runs a block forward on a micro-batch
   Backward,        // computes the gradients of a block's input and of its weights for a micro-batch
   BackwardInput,   // first part of a split backward (zero-bubble): the gradient of the input, for which the block before waits
   BackwardWeight,  // second part of a split backward: the gradients of the block's weights, for which no block waits
-  Gather,      // all-gathers a group's weights: either stored shards into a slot, or newly stepped shards into a copy that is stored whole
-  Release,     // frees the slot of a group's weights
-  Exchange,    // sums an accumulator over the data-parallel ranks in rank order; sharded gradients: each rank gets its shard of the sum
-  Accumulate,  // out += in: adds the sum over the ranks of one micro-batch's gradient to the sum of the earlier micro-batches
-  AddTied,     // out += in: adds up the gradients of the uses of a tied weight, in block order
-  Reduce,      // sums the squares of a finished gradient tile by tile; also copies the gradient to host memory if it is stored there
-  Evict,       // copies a gradient or activations from their slot to their tier
-  AgreeNorm,   // exchanges the sums of squares and the loss, so that all ranks compute the same gradient norm and loss
-  SendActivation,  // sends a block's output from its slot to the pipeline rank of the next block
+  // all-gathers a group's weights: either stored shards into planned memory, or newly updated shards into a copy that is stored whole
+  Gather,
+  Release,         // frees the planned memory (slot) of a group's weights
+  Exchange,        // sums an accumulator over the data-parallel ranks in rank order; sharded gradients: each rank gets its shard of the sum
+  Accumulate,      // out += in: adds the sum over the ranks of one micro-batch's gradient to the sum of the earlier micro-batches
+  AddTied,         // out += in: adds up the gradients of the uses of a tied weight, in block order
+  Reduce,          // sums the squares of a finished gradient tile by tile; also copies the gradient to host memory if it is stored there
+  Evict,           // copies a gradient or activations from planned memory to the tier where they are stored
+  AgreeNorm,       // exchanges the sums of squares and the loss, so that all ranks compute the same gradient norm and loss
+  SendActivation,  // sends a block's output from planned memory to the pipeline rank of the next block
   ReceiveActivation,
   SendGradient,  // sends the gradient of a block's output to the block's pipeline rank
   ReceiveGradient,
@@ -90,16 +93,17 @@ struct Instruction {
   bool first = false;        // Backward, BackwardWeight: stores the gradient; if false, adds it to the earlier ones
   bool recompute = false;    // Forward: keeps only the block's input; Backward and BackwardInput: run the forward again
   bool keep_logits = false;  // for instructions that compute the last block: all logits are kept from forward to backward (nn::Context)
-  /// For an optimizer Step, `in` holds the group's gradient; `in` is empty if the gradient is stored in its tier. For Forward, Backward and
-  /// BackwardInput, `in` holds what they read (the block's input, or the gradient of its output) if that came from another rank, and `out`
-  /// receives the result if the result goes to another rank. `in` and `out` are empty if the data stays on this rank.
+  /// For an optimizer update (Step), `in` holds the group's gradient; `in` is empty if the gradient is stored in its tier. For Forward,
+  /// Backward and BackwardInput, `in` holds what they read (the block's input, or the gradient of its output) if that came from another
+  /// rank, and `out` receives the result if the result goes to another rank. `in` and `out` are empty if the data stays on this rank.
   Slot in, out;
   Slot spill;  // memory outside the device for activations: Forward writes it, Backward and BackwardInput read it
   // The slots with the weights of the block that is computed, one for each of its groups in the order of Layout::blocks. 0 bytes: the
   // group is always on the device.
   std::vector<Slot> weights;
-  std::vector<Slot> gradients;  // Backward, BackwardWeight: the slots of the gradients of the block's groups, in the order of `weights`
-  std::vector<u32> after;       // instructions of the same list that must be done before this instruction starts
+  // Backward, BackwardWeight: the planned memory (slots) of the gradients of the block's groups, in the order of `weights`
+  std::vector<Slot> gradients;
+  std::vector<u32> after;  // instructions of the same list that must be done before this instruction starts
   std::array<i64, offload::kTiers> read_bytes{}, written_bytes{};  // for each tier: bytes that the instruction reads and writes
   i64 exchanged_bytes = 0;  // Gather, Exchange: size of the whole weights or gradients that the ranks exchange
   i64 sent_bytes = 0;       // bytes sent to another pipeline rank

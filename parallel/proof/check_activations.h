@@ -22,7 +22,7 @@ class ActivationRules {
   void all_computed(u32 i) const;
 
  private:
-  using Key = std::pair<u16, u16>;  // (block, micro-batch)
+  using Key = std::pair<u16, u16>;  // a pair of block and micro-batch
   Key key(u32 i) const { return {c_[i].block, c_[i].micro_batch}; }
   ListWalk::Content kept(u32 i) const { return {What::activations, key(i), i}; }
   void order(u32 i);

@@ -35,7 +35,7 @@ class GradientRules {
   Gradients left() const;
 
  private:
-  using Key = std::pair<u16, u8>;  // (group, use)
+  using Key = std::pair<u16, u8>;  // a pair of group and use
   static ListWalk::Content content(Key key, u32 by) { return {What::gradient, {key.first, key.second}, by}; }
   void expect(u32 i, const Slot& slot, Key key);
   void written(u32 i, Key key, const Slot& slot);

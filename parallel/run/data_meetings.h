@@ -1,5 +1,5 @@
-// Runs the collectives of a rank with the other data-parallel ranks: the Gather instructions (all-gather) and
-// Exchange instructions (reduce-scatter or all-reduce) of a Program. Used by one thread.
+// Runs the collectives of a rank with the other data-parallel ranks: the Gather instructions (all-gather) and Exchange instructions
+// (reduce-scatter or all-reduce) of a training step. Used by one thread.
 #pragma once
 #include <atomic>
 

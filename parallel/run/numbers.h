@@ -16,8 +16,8 @@ class Numbers {
   /// Exchanges the sums of squares and the loss among all ranks, after all Reduce
   /// instructions. `loss_sum` is the loss of this rank. agree() is a collective.
   void agree(double loss_sum);
-  /// Returns the result of the step. Called after agree(). `overlap` is that of the
-  /// Program that is running. Sets `factor` to the clip factor.
+  /// Returns the result of the step. Called after agree(). `overlap` says when the optimizer runs in the instruction list that is being
+  /// executed. Sets `factor` to the clip factor.
   StepResult judge(const StepUnderWay& step, OptimizerOverlap overlap, double& factor) const;
 
  private:

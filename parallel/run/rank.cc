@@ -67,9 +67,9 @@ std::vector<Timing> Rank::run_list(const List& list, Steps steps) {
   return timings;
 }
 
-// Chooses the Program of the step: the one that updates speculatively or, while clipping is frequent, the one that defers the updates.
-// Both leave the gradients of all groups in the same places, so if all updates of a step wait, either Program can make them. If only some
-// wait, they are made before the Program changes.
+// Chooses the Program (list of instructions) of the step: the one that updates speculatively or, while clipping is frequent, the one that
+// defers the updates. Both leave the gradients of all groups in the same places, so if all updates of a step wait, either Program can
+// make them. If only some wait, they are made before the Program changes.
 void Rank::begin_step(const StepSettings& settings) {
   step_.settings = settings;
   const Program& program = plan_.train_when_clipping && !clip_record_.speculate() ? *plan_.train_when_clipping : plan_.train;

@@ -1,5 +1,6 @@
-// A Rank is one rank of a training run. It executes the Programs of a plan on a model, with the state that it stores and the resources that
-// it is given. One thread owns and calls it; its other threads are internal. Results have the same bits for every placement.
+// A Rank is one rank of a training run. It executes the instruction lists of a plan (its Programs) on a model, with the state that it
+// stores and the resources that it is given. One thread owns and calls it; its other threads are internal. Results have the same bits for
+// every placement.
 #pragma once
 #include <chrono>
 #include <functional>

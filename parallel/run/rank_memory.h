@@ -1,5 +1,5 @@
-// Finds the memory of an instruction's operands. The memory lies in the slabs that the Program
-// plans, or where the data is stored. Thread-safe except for activations().
+// Finds the memory of an instruction's operands. The memory lies in the planned slabs (large pieces of memory), or where the data is
+// stored. Thread-safe except for activations().
 #pragma once
 #include "device/arena.h"
 #include "parallel/state/model_state.h"

@@ -1,6 +1,6 @@
 // Binds the model's parameters to the memory in which their weights lie at the moment: the device memory to which an offloaded group was
-// copied, or the place where a resident group is stored. The thread that computes blocks reads this memory. The Program orders every bind
-// and unbind before or after these reads.
+// copied, or the place where a resident group is stored. The thread that computes blocks reads this memory. The order of a rank's
+// instructions puts every bind and unbind before or after these reads.
 #pragma once
 #include "nn/module.h"
 #include "parallel/state/model_state.h"

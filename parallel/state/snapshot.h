@@ -32,10 +32,10 @@ class Snapshot {
   static constexpr double kPatient = std::numeric_limits<double>::infinity();
 
   struct Outcome {
-    double blocked_s = 0;  // seconds for which optimizer Steps waited for room in the queue, or for a piece that was being read
+    double blocked_s = 0;  // seconds for which optimizer updates waited for room in the queue, or for a piece that was being read
     double writing_s = 0;  // seconds for which the save worked, without its pauses and its waits for pieces
     double seconds = 0;    // seconds from the snapshot's beginning to its end
-    i64 left_behind = 0;   // number of pieces on nvme that optimizer Steps left behind, so that they were read once more
+    i64 left_behind = 0;   // number of pieces on nvme that optimizer updates left behind, so that they were read once more
     std::exception_ptr error;
   };
 
@@ -55,13 +55,13 @@ class Snapshot {
     std::span<std::byte> weights, state;  // where the weights and the state lie in the buffer
   };
 
-  /// Called before an optimizer Step updates this chunk from generation `from`. If the Step itself will read the piece
-  /// that this chunk is, returns a Copy, which the Step must fill and pass to hand_over(). If the piece would
-  /// otherwise be overwritten, it is copied before this call returns. Waits for room in the queue.
+  /// Called before the optimizer updates this chunk from generation `from`. If the update itself will read the piece that this chunk is,
+  /// returns a Copy, which the optimizer must fill and pass to hand_over(). If the piece would otherwise be overwritten, it is copied
+  /// before this call returns. Waits for room in the queue.
   std::optional<Copy> before(const Bucket& bucket, TileRange range, u64 from);
   void hand_over(Copy copy);
-  /// Called after a step, when the state may have advanced to the next generation. After
-  /// this call the pieces that optimizer Steps left behind may be read.
+  /// Called after a step, when the state may have advanced to the next generation. After this call the pieces that optimizer updates left
+  /// behind may be read.
   void step_ended();
 
   /// Passes all pieces that are left to the save, reading those on nvme, and waits until the save has ended.

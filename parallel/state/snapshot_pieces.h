@@ -27,7 +27,7 @@ class SnapshotPieces {
 
   /// Returns true if this rank saves the piece. If several ranks update the same tiles, each of them saves its own part of the tiles.
   bool saved(size_t number) const;
-  /// Returns true if no optimizer Step updates the group.
+  /// Returns true if the optimizer does not update the group, because its weights are frozen.
   bool frozen(u16 group) const { return plan_.layout.groups[group].frozen; }
   /// Returns true if some data of the group lies on nvme. An optimizer update that starts from this generation then reads that data into
   /// the staging ring.

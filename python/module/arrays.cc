@@ -157,7 +157,7 @@ Array to_device(const Array& self, Device device) {
 nb::object to(const nb::handle& object, const nb::args& what, const nb::kwargs& named) {
   Array now = nb::cast<const Array&>(object);
   const auto apply_one = [&](const nb::handle& one) {
-    if (one.is_none() || PyBool_Check(one.ptr())) return;  // non_blocking
+    if (one.is_none() || PyBool_Check(one.ptr())) return;  // a bool is the argument non_blocking, which has no effect
     if (nb::isinstance<Array>(one)) {
       const Tensor like = nb::cast<const Array&>(one).value();
       now = to_device(to_type(now, like.dtype()), like.device());

@@ -130,7 +130,8 @@ void write(Array& self, const Array& values, const std::string& name, bool any_t
   {
     const Running running(to.device(), to.bytes() >= kLongBytes);
     Tensor from = same.value();
-    if (from.storage() == to.storage()) from = converted(from, from.dtype());  // they may overlap
+    // source and target share a storage and may overlap, so the source is copied first
+    if (from.storage() == to.storage()) from = converted(from, from.dtype());
     if (to.elems() > 0) kernels::copy_view(from, to);
     to.storage()->written();
   }

@@ -23,10 +23,10 @@ namespace {
 // One part of an indexing key. `places` are the selected positions along its axis, or along all axes of a mask together.
 struct Part {
   enum Kind { number, range, fresh, places } kind = number;
-  i64 at = 0;                // of a number
-  ops::Range of_range = {};  // of a range
-  std::vector<i64> chosen;   // of places
-  Shape shape;               // of places
+  i64 at = 0;                // the index, for a part of kind number
+  ops::Range of_range = {};  // the range, for a part of kind range
+  std::vector<i64> chosen;   // the selected positions in row-major order, for a part of kind places
+  Shape shape;               // the shape of the selection, for a part of kind places
   int axes = 0;              // the number of the tensor's axes to which the part applies
   bool is_mask = false;
 };
@@ -153,7 +153,7 @@ std::vector<Part> key_parts(const nb::object& key, const Tensor& x) {
 struct Taken {
   int axes = 0;
   std::vector<i64> rows;
-  Shape shape;  // of the result
+  Shape shape;  // shape of the result of indexing
 };
 
 struct Extent {

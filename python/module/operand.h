@@ -15,7 +15,7 @@ struct Operand {
   static bool accepts(const nb::handle& given) noexcept;
 };
 
-/// One side of an expression.
+/// One side of an expression: a tensor or a Python number.
 struct Side {
   Array array;               // the tensor; unset for a number
   bool is_number = false;    // whether the side is a Python number

@@ -281,8 +281,8 @@ class Optimizer {
 
   const std::string rule_;
   Device device_;
-  std::vector<optim::RuleSettings> settings_;  // of each group
-  std::vector<Place> places_;                  // all parameters, group by group
+  std::vector<optim::RuleSettings> settings_;  // hyperparameters of each parameter group
+  std::vector<Place> places_;                  // all parameters, one group after the other
   std::vector<std::shared_ptr<Part>> parts_;
 };
 

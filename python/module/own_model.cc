@@ -21,9 +21,9 @@ namespace spillway::python {
 namespace {
 
 thread_local int run_code = 0;             // the number of RunCode objects of this thread
-thread_local bool interrupt_kept = false;  // Ctrl-C came meanwhile
+thread_local bool interrupt_kept = false;  // true if Ctrl-C came while this thread ran code of the user, which it must not interrupt
 
-// The Python class Parameter.
+// Implements the Python class Parameter.
 struct ParameterArray : Array {
   ParameterArray(Shape shape, nn::Initializer init, bool wanted, bool of_ids, DType dtype) {
     leaf = std::make_shared<Leaf>();
@@ -47,11 +47,11 @@ nn::Initializer initializer_of(const std::string& kind, double std) {
   throw WrongValue("init: expected normal, uniform, zeros or ones, got " + kind);
 }
 
-// The Python class Batch.
+// Implements the Python class Batch.
 struct Batch {
   std::shared_ptr<Pass> pass;
   std::shared_ptr<const OwnModel> model;
-  DType dtype;          // of the weights
+  DType dtype;          // type of the model's weights
   bool summed = false;  // true if the block has computed a loss with the gradient of the step
 
   const nn::Context& context() const { return pass->context(); }

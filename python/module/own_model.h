@@ -22,7 +22,7 @@ namespace spillway::python {
 struct NamedParameter {
   std::string name;
   std::shared_ptr<const Declared> declared;
-  std::function<void(i64 begin, std::span<double> out)> given;  // empty: new values
+  std::function<void(i64 begin, std::span<double> out)> given;  // computes the initial values; if empty, they are drawn at random
 };
 
 struct OwnBlock {

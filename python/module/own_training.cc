@@ -28,7 +28,7 @@ namespace {
 // destroyed, only under the GIL.
 struct OwnRun {
   std::string name;
-  trainer::TrainConfig settings;  // without the data
+  trainer::TrainConfig settings;  // settings of the run, except those of the data
   std::shared_ptr<const OwnModel> model;
   std::optional<OwnSamples> data, validation_data;
   std::optional<trainer::TrainConfig> files;  // the settings with the data files, for a model that reads tokens

@@ -32,7 +32,7 @@ struct Declared final : InBlock {
   DType dtype = DType::f32;    // the type of the value outside of a forward
   RandomKey key;               // the key from which the value outside of a forward is drawn
   mutable Variable own;        // the value outside of a forward; undefined until it is first used
-  std::shared_ptr<Leaf> leaf;  // of that value
+  std::shared_ptr<Leaf> leaf;  // the leaf of the value outside of a forward
   bool trainable() const;      // returns whether a gradient is computed for the parameter
   void draw() const;
   const Variable& variable() const override;

@@ -110,7 +110,7 @@ Array average(const Array& x, const std::vector<int>& list, bool keep, std::opti
 
 // Returns the largest or the smallest elements along the axes. Equal elements share the gradient, as in PyTorch's amax().
 Variable shared_extreme(const Variable& v, const std::vector<int>& list, bool keep, bool largest) {
-  const Variable x(v.value);  // not recorded
+  const Variable x(v.value);  // computing with x is not recorded for backward
   const Tensor best = (largest ? ops::max(x, list, true) : ops::min(x, list, true)).value;
   const Tensor y = keep ? best : (largest ? ops::max(x, list, false) : ops::min(x, list, false)).value;
   autograd::Recorder recorder({v}, largest ? "amax" : "amin");
@@ -210,7 +210,7 @@ std::pair<Array, Array> ranked(const Array& x, i64 count, int axis, bool largest
         Variable v = is_floating(type) ? given : Variable(converted(given.value, DType::f64, Keep::whole));
         const Shape shape = v.shape();
         if (shape.rank() == 0) v = ops::reshape(v, Shape{1});
-        const Variable own(v.value);  // not recorded
+        const Variable own(v.value);  // computing with this copy is not recorded for backward
         const auto number = [&](double value) { return Variable(full({}, value, own.dtype())); };
         // NaN ranks before every number if the largest come first, and behind if the smallest do, also behind infinity.
         const Variable key = largest ? own
@@ -229,7 +229,7 @@ std::pair<Array, Array> ranked(const Array& x, i64 count, int axis, bool largest
 
 // Returns the standard deviation, or the norm if `centered` is not set. As in PyTorch, the gradient is 0 where the square root is 0.
 Variable root_of_squares(const Variable& v, const std::vector<int>& list, bool keep, double less, bool centered) {
-  const Variable x(v.value);  // not recorded
+  const Variable x(v.value);  // computing with x is not recorded for backward
   const Variable root = ops::sqrt(centered ? ops::var(x, list, less, true) : each_axis(ops::mul(x, x), list, true, ops::sum, ops::sum));
   std::vector<i64> extents;
   for (int axis = 0; axis < x.shape().rank(); ++axis) {
@@ -296,7 +296,7 @@ void bind_sums(const Home& home) {
         [root](const Given& x, const nb::object& dim, const std::optional<Real>& correction, const Flag& keepdim, const Axes& axis,
                const Kept& keepdims, const std::optional<Flag>& unbiased) {
           check_floats(root ? "std" : "var", x);
-          const bool is_flag = PyBool_Check(dim.ptr());  // x.var(False), as unbiased
+          const bool is_flag = PyBool_Check(dim.ptr());  // in x.var(False) the first argument is the flag `unbiased`
           const std::optional<Flag> flag = is_flag ? std::optional(Flag::read(dim)) : unbiased;
           const double less = correction ? static_cast<double>(*correction) : !flag || *flag ? 1.0 : 0.0;
           const Axes at = is_flag || dim.is_none() ? Axes() : Axes(Wholes::read(dim));

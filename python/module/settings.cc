@@ -25,8 +25,8 @@ std::optional<std::string> text_of(const std::string& name, const nb::handle& gi
   throw error;
 }
 
-// Returns the number of an int, or of an object with __index__, or nothing for other objects. One that does not fit 64 bits is returned as
-// its digits: the option says what it expected instead.
+// Returns the number that an int or an object with __index__ stands for, or nothing for other objects. A number that does not fit 64 bits
+// is returned as its digits, so that the error message of the option can show them.
 std::optional<trainer::Value> whole_of(const std::string& name, const nb::handle& given) {
   const nb::object whole = nb::steal(PyIndex_Check(given.ptr()) ? PyNumber_Index(given.ptr()) : nullptr);
   if (!whole.is_valid()) return PyErr_Clear(), std::nullopt;

@@ -63,7 +63,7 @@ Array reshaped(const Array& x, const Shape& shape) {
 }
 
 Tensor permuted(const Tensor& x, const std::vector<int>& axes) {
-  Tensor y = x;  // by swapping neighbours
+  Tensor y = x;  // the loop permutes the axes of y by swapping neighbouring axes
   std::vector<int> now(static_cast<size_t>(x.rank()));
   std::iota(now.begin(), now.end(), 0);
   for (size_t i = 0; i < axes.size(); ++i) {

@@ -36,7 +36,7 @@ std::minstd_rand& chance() {
 }
 size_t any_below(size_t n) { return chance()() % n; }
 
-// Opens once all threads of its group that have not ended have arrived.
+// A barrier opens once all threads of its group that have not ended have arrived.
 struct Barrier {
   int come = 0;
   unsigned opened = 0;  // the number of times that the barrier has opened

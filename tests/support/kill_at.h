@@ -47,7 +47,7 @@ inline void kill_at(int n) {
   const std::vector<int> calls = {SYS_mkdir, SYS_rename, SYS_link,      SYS_unlink,   SYS_unlinkat,  SYS_rmdir,
                                   SYS_write, SYS_fsync,  SYS_fdatasync, SYS_pwrite64, SYS_ftruncate, SYS_fallocate};
   std::vector<sock_filter> filter{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
-  // returns how far to jump ahead, to the comparison with the mark
+  // returns how many instructions the filter skips after it has found call number c, to get to the check of the mark
   const auto skip = [&](size_t c) { return static_cast<__u8>(calls.size() - 1 - c + 4); };
   for (size_t c = 0; c < calls.size(); ++c) filter.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<__u32>(calls[c]), skip(c), 0));
   filter.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<__u32>(SYS_openat), 0, 2));

@@ -7,8 +7,8 @@
 
 namespace spillway::kernels {
 
-/// Both functions return the bytes of workspace that a product needs, on the current stream's device or on
-/// the GPU that a meta device imitates. The bytes are enough however many of the M rows belong to the expert.
+/// expert_rows_workspace_bytes() and expert_weight_workspace_bytes() return the bytes of workspace that a product needs, on the current
+/// stream's device or on the GPU that a meta device imitates. The bytes are enough however many of the M rows belong to the expert.
 i64 expert_rows_workspace_bytes(i64 rows, i64 n, i64 k, DType dtype);
 i64 expert_weight_workspace_bytes(i64 rows, i64 m, i64 n, DType operands, DType out);
 

@@ -101,8 +101,8 @@ struct Tile {
     return std::max({i64{0}, of_window, positions ? position(t) - positions[b * extents.keys + position(t)] : 0});
   }
   i64 first() const { return first(0); }
-  // Both functions return the key at which products begin, which is first() rounded down: to a packed strip if
-  // the keys are rows (first_row), or to a chunk of the inner extent if the keys are summed over (first_summed).
+  // first_row() and first_summed() return the key at which products begin, which is first() rounded down: to a packed strip if the keys
+  // are rows (first_row), or to a chunk of the inner extent if the keys are summed over (first_summed).
   i64 first_row() const { return first() / gemm::kStrip * gemm::kStrip; }
   i64 first_summed() const { return first() / gemm::kDepth<T> * gemm::kDepth<T>; }
   void drop_row(i64 t, T* x) const {

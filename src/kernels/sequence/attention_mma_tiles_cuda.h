@@ -13,8 +13,8 @@ constexpr float kLog2e = 1.4426950408889634f;
 
 __device__ inline int lane() { return static_cast<int>(threadIdx.x) % kWarpThreads; }
 __device__ inline int warp() { return static_cast<int>(threadIdx.x) / kWarpThreads; }
-/// Both functions return where this lane's elements lie within a fragment of 16 x 8 elements. A lane holds
-/// two rows, fragment_row() and the row 8 below it, and two columns, fragment_column() and the next one.
+/// fragment_row() and fragment_column() return where this lane's elements lie within a fragment of 16 x 8 elements. A lane holds two
+/// rows, fragment_row() and the row 8 below it, and two columns, fragment_column() and the next one.
 __device__ inline int fragment_row() { return lane() / 4; }
 __device__ inline int fragment_column() { return lane() % 4 * 2; }
 

@@ -57,7 +57,7 @@ struct Engine {
   std::vector<std::pair<i64, i64>> knobs;  // the knobs as pairs of type and value
   bool operator==(const Engine&) const = default;
 };
-/// Both functions convert between an engine and a text such as "engine 6 k2=5 k13=1".
+/// to_string() and parse_engine() convert between an engine of cuDNN and a text such as "engine 6 k2=5 k13=1".
 std::string to_string(const Engine& engine);
 std::optional<Engine> parse_engine(std::string_view text);
 

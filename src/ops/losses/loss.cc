@@ -135,8 +135,8 @@ struct Head {
     kernels::matmul(x_of(p), padded_w(p).transpose(0, 1), {}, out, workspace(bytes));
     if (cap > 0) kernels::softcap(out, cap, out);
   }
-  // Computes dlogits w for one piece. The first piece of a range of rows
-  // writes the product to `sum`; the other pieces of these rows add to it.
+  // Computes, for one piece, the gradient of x: the product of dlogits and w. The first piece of a range of rows writes the product to
+  // `sum`; the other pieces of these rows add to it.
   void add_input_gradient(const Piece& p, const Tensor& dlogits, const Tensor& sum) const {
     const i64 bytes = kernels::matmul_workspace_bytes(p.rows, w.size(1), p.pitch, x.dtype(), sum.dtype());
     kernels::matmul(dlogits, padded_w(p), {}, sum, workspace(bytes), p.column == 0 ? kernels::Store::replace : kernels::Store::add);

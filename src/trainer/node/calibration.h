@@ -20,8 +20,8 @@ constexpr int kBenchRanks = 2;  // number of ranks that `bench communicator` sta
 /// at the I/O engine's queue depth. The defaults are those of an ordinary NVMe drive.
 struct DiskRates {
   std::string path;                   // absolute path; empty if it was not measured
-  double read_bytes_per_s = 1.5e9;    // rate when only reads run
-  double write_bytes_per_s = 1.0e9;   // rate when only writes run
+  double read_bytes_per_s = 1.5e9;    // bytes per second if the disk only reads
+  double write_bytes_per_s = 1.0e9;   // bytes per second if the disk only writes
   double mixed_bytes_per_s = 1.25e9;  // total rate when as many reads as writes run at once
   /// Returns how well reads and writes overlap: 1 if they share the disk's bandwidth, 2 if neither slows the other down.
   double duplex() const;

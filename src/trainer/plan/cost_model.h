@@ -44,7 +44,8 @@ struct Rates {
   /// The unit times are seconds per element or byte. The defaults are those of two cores of an ordinary server with AVX2.
   UnitSeconds unit{.tile_s = 1e-9, .checksum_s = 1e-10, .copy_s = 1e-10, .update_s = 1.4e-9, .norm_s = 4e-10, .sweep_s = 5e-11};
   double disk_read_bytes_per_s = 1.5e9, disk_write_bytes_per_s = 1e9;
-  /// Both rates count the bytes that all ranks of a node together read and write per second in the collective (calibration.h).
+  /// Rates of two collectives. They count the bytes that all ranks of a node together read and write per second in the collective
+  /// (calibration.h).
   double reduce_scatter_bytes_per_s = 6e9, all_gather_bytes_per_s = 6e9;
   double threads = 1;  // host threads that update parameters while a GPU computes
   // a model of this machine for simulation; for a GPU each executing thread has a core of its own, so that none waits for another

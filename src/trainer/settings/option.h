@@ -131,7 +131,7 @@ std::vector<std::string> keys_with(Command command, bool Option::*attribute);
 /// Returns whether the option has another value in `settings` than by default. Requires an option of the settings' command with a field.
 bool is_given(const Option& option, const Settings& settings);
 
-/// Each of the following functions returns one part of the table that options() joins.
+/// Each function below returns one part of the table that options() joins.
 std::vector<Option> model_options();
 std::vector<Option> optimizer_options();
 std::vector<Option> memory_options();

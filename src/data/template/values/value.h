@@ -167,7 +167,7 @@ struct Callable {
   const Macro* macro = nullptr;
 };
 
-/// These functions create sequences. They fail if the items are nested too deeply.
+/// make_sequence() and make_list() create sequences. They fail if the items are nested too deeply.
 Value make_sequence(Run& run, Form form, Values items);
 Value make_list(Run& run, Values items);
 
