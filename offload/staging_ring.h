@@ -40,7 +40,7 @@ class StagingRing {
   /// `buffer_bytes` is below 1.
   StagingRing(MemoryPool& memory, int buffers, i64 buffer_bytes, const char* what);
 
-  /// Blocks until a buffer is free. A thread that holds all the leases and asks for another waits forever.
+  /// Blocks until a buffer is free. A thread that holds all buffers and asks for another waits forever.
   Lease acquire();
   /// Waits like acquire(), but returns nothing if no buffer became free within `seconds`.
   std::optional<Lease> acquire_for(double seconds);

@@ -14,8 +14,8 @@ class Accumulator final : public autograd::GradientSink {
  public:
   Accumulator(const Layout& layout, DType dtype) : layout_(layout), dtype_(dtype) {}
 
-  /// Sets where the gradient accumulator of this use of a group lies during the next Backward. If
-  /// `first`, gradients are written there; otherwise they are added to what is there.
+  /// Sets where the gradient accumulator of a parameter group, for one of the blocks that use the group, lies during the next Backward.
+  /// If `first`, gradients are written there; otherwise they are added to the gradients there.
   void place(GroupUse use, std::byte* base, bool first);
   /// Throws Error(bug) if a parameter of the groups given to place() has got no gradient. Otherwise forgets where the accumulators lie.
   void finish();

@@ -30,9 +30,9 @@ struct GroupResidency {
   bool deferred = false;
   /// The tiles of a reduced gradient that this rank keeps, and whose parameters it updates.
   TileRange stepped;
-  /// For each use of the group: whether the gradient accumulator of this use is stored in the gradients' tier.
+  /// For each block that uses the group: whether its gradient accumulator is stored in the gradients' tier.
   std::vector<bool> gradient_rests;
-  /// For each use of the group: the dtype in which the gradient is stored until the optimizer's update.
+  /// For each block that uses the group: the dtype in which its gradient is stored until the optimizer's update.
   std::vector<DType> resting_gradient;
 };
 

@@ -92,8 +92,8 @@ class Generator {
     if (last || each) settle_gradients(c.block);
   }
 
-  // Counts the finished uses of the group and returns true at the last one. The uses are counted
-  // because the weight parts of a tied weight's blocks may come in any order.
+  // Counts the blocks whose gradients of the group are finished, and returns true at the last one. They are counted because the weight
+  // parts of the blocks that share a tied weight may come in any order.
   bool all_uses_finished(u16 group) { return ++finished_uses_[group] == groups()[group].uses.size(); }
 
   // Adds the instructions that finish the gradients of all blocks except `under_way`, whose sums over the ranks have only just begun. A
@@ -342,7 +342,7 @@ class Generator {
   ActivationMoves activations_;
   MessageMoves messages_;
   u32 last_compute_ = 0;
-  std::map<u16, size_t> finished_uses_;  // for each group: how many of its uses are finished on this rank
+  std::map<u16, size_t> finished_uses_;  // for each group: number of blocks of this rank whose gradients of the group are finished
   std::deque<Summed> summed_;
   // Groups that were updated inside the backward and whose new weights are not gathered yet, each with its last optimizer update.
   std::vector<std::pair<u16, std::vector<u32>>> unspread_;

@@ -1,6 +1,6 @@
-// Adds to a list what a rank exchanges with other pipeline ranks: block outputs, the gradients of these
-// outputs, and, for weights that blocks on several ranks share, the gradients of each use and the new
-// weights. The Generator calls this class like the classes of moves.h. Used by one thread.
+// Adds to a list what a rank exchanges with other pipeline ranks: block outputs, the gradients of these outputs, and, for weights that
+// blocks on several ranks share, each block's gradients and the new weights. The Generator calls this class like the classes of moves.h.
+// Used by one thread.
 #pragma once
 #include <map>
 #include <optional>
@@ -41,7 +41,7 @@ class MessageMoves {
   std::map<Message, u32> received_;
 };
 
-/// Returns the uses of the group by blocks of other pipeline ranks, each with its pipeline rank.
+/// Returns the uses of the group's weights by blocks of other pipeline ranks, each with its number and its pipeline rank.
 std::vector<std::pair<u8, u16>> uses_elsewhere(const Layout& layout, const Group& group);
 /// Returns the pipeline ranks with which this rank exchanges the group's data, each once. On the owner of the group these are all other
 /// ranks that hold it; on every other rank it is the owner only.

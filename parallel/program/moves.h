@@ -40,14 +40,14 @@ class WeightMoves {
   std::map<u16, std::vector<u32>> ready_;
 };
 
-/// Moves gradient accumulators. Each use of a group by a block has one accumulator.
+/// Moves gradient accumulators. Each block that uses a parameter group has an accumulator for the group's gradients.
 class GradientMoves {
  public:
   GradientMoves(ListBuilder& list, const ComputingOrder& order, SlabPlan& slab) : list_(list), order_(order), slab_(slab) {}
 
   /// Fetches the accumulators to which the backward of a later micro-batch adds, ahead of that backward, but not before they were evicted.
   void fetch_due(i64 position);
-  /// Returns the slot (planned device memory) into which the weight gradients of this use are written, or an empty slot if the
+  /// Returns the slot (planned device memory) into which the gradients of a block for the group are written, or an empty slot if the
   /// accumulator is stored on the device. Adds to `after` the instructions that must be done before.
   Slot slot(const GroupUse& use, std::vector<u32>& after);
   /// Called after the weight gradients of a run's last micro-batch have been computed. If the accumulator is not stored on the device, it
@@ -57,12 +57,12 @@ class GradientMoves {
   /// Called after a micro-batch's gradients were summed over the ranks, if sums_each(). Adds this sum to that of the earlier micro-batches,
   /// before the block's next weight gradients are written. Then evicts the total, unless this was the `last` micro-batch.
   void summed(const GroupUse& use, bool first, bool last);
-  /// Sends the sums of this rank's uses of a tied weight to the pipeline rank that owns the weight.
+  /// Sends the gradient sums of a tied weight, one for each block of this rank that uses it, to the pipeline rank that owns the weight.
   void give(u16 group);
-  /// Called when the instructions for the last gradients of all uses of the group, and for their sums over the ranks, have been added.
-  /// Adds up the gradients of the uses of a tied weight, of which some come from other pipeline ranks. Reduces the result to its sums of
-  /// squares. Then evicts the gradient to its tier, unless it stays on the device for its optimizer update; on a CPU the Reduce itself
-  /// copies the gradient to host memory. Returns the instruction after which the gradient is in its final place.
+  /// Called when the instructions for the last gradients of all blocks that use the group, and for their sums over the ranks, have been
+  /// added. Adds up the gradients that several blocks have for a tied weight; some come from other pipeline ranks. Reduces the result to
+  /// its sums of squares. Then evicts the gradient to its tier, unless it stays on the device for its optimizer update; on a CPU the
+  /// Reduce itself copies the gradient to host memory. Returns the instruction after which the gradient is in its final place.
   u32 finished(u16 group, u32 backward);
   /// Returns the slot (planned device memory) in which the finished gradient stays until its optimizer update, or an empty slot if the
   /// gradient is stored in its tier.

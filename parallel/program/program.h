@@ -28,7 +28,7 @@ enum class Op : u8 {
   Release,         // frees the planned memory (slot) of a group's weights
   Exchange,        // sums an accumulator over the data-parallel ranks in rank order; sharded gradients: each rank gets its shard of the sum
   Accumulate,      // out += in: adds the sum over the ranks of one micro-batch's gradient to the sum of the earlier micro-batches
-  AddTied,         // out += in: adds up the gradients of the uses of a tied weight, in block order
+  AddTied,         // out += in: adds up the gradients that several blocks have for a tied weight, in block order
   Reduce,          // sums the squares of a finished gradient tile by tile; also copies the gradient to host memory if it is stored there
   Evict,           // copies a gradient or activations from planned memory to the tier where they are stored
   AgreeNorm,       // exchanges the sums of squares and the loss, so that all ranks compute the same gradient norm and loss

@@ -88,7 +88,7 @@ void GradientRules::exchange(u32 i) {
 void GradientRules::summed_before(u32 i, Key key) const {
   if (c_.scheduling.sharding.ranks > 1 && !c_.done(exchanged_, key, i))
     c_.walk.refuse(i, fmt::format("comes too early: the gradient of use {} is not summed over the ranks yet", key.second));
-  const auto last = micro_batch_.find(key);  // not found if another pipeline rank makes this use of the weights
+  const auto last = micro_batch_.find(key);  // not found if the block is on another pipeline rank
   const bool joins =
       c_.scheduling.sums_each() && last != micro_batch_.end() && last->second > 0 && c_.residency[key.first].stepped.count() > 0;
   if (joins && !c_.done(accumulated_, key, i))

@@ -59,7 +59,7 @@ class ModelState {
   void forget_recovered();
 
   offload::Blob& weights(u16 group) { return *weights_[group]; }
-  /// Returns the gradient accumulator of this use of a group. It must be stored in a tier (Plan::gradient_rests).
+  /// Returns the gradient accumulator that a block has for a parameter group. It must be stored in a tier (Plan::gradient_rests).
   offload::Blob& gradients(u16 group, u8 use) { return *gradients_.at({group, use}); }
   /// Returns the optimizer state of the group, or null if the group has none (Plan::has_state).
   offload::Blob* optimizer(u16 group) { return optimizer_[group].get(); }

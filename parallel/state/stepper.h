@@ -89,7 +89,7 @@ class Stepper {
     u64 from = 0;     // generation (version of the state) from which the update is computed
     std::optional<offload::StagingRing::Lease> lease;
     Operand weights, gradients, state;
-    Pending reads;  // declared after the lease, so that reads are complete before the buffer is returned
+    Pending reads;  // declared after the lease of the buffer, so that reads are complete before the buffer is returned
   };
   size_t read_ahead() const;
   AllScalars scalars_of(const Bucket& bucket, const Update& update) const;
@@ -130,7 +130,7 @@ class Stepper {
   struct Written {
     u16 group = 0;
     offload::StagingRing::Lease lease;
-    Pending writes;  // declared after the lease, so that writes are complete before the buffer is returned
+    Pending writes;  // declared after the lease of the buffer, so that writes are complete before the buffer is returned
   };
   std::deque<Written> writing_;
   double waited_us_ = 0;  // microseconds for which the current step() has waited for transfers

@@ -290,7 +290,7 @@ TEST(TapeInParts, OpsAreToldWhichPartItIs) {
                    }));
 }
 
-// Stores saved tensors outside the tape, as activation offloading does, so that the tape itself holds none.
+// Stores the tensors that are saved for backward outside the tape, as activation offloading does, so that the tape itself holds none.
 struct Door final : autograd::SavedTensorDoor {
   std::map<u64, Tensor> rest;
   u64 next = 0;

@@ -47,8 +47,8 @@ TEST_F(Resolved, WhatMovesDoesSoBesideComputingWhereAnEngineCopies) {
   }
 }
 
-// Shows that, if gradients move once per step, the gradients of a tied weight's uses are added in memory of the device and only their sum
-// is stored. Otherwise the gradient of each use is stored by itself.
+// Shows that, if gradients move once per step, the gradients that several blocks have for a tied weight are added in device memory and
+// only their sum is stored. Otherwise each block's gradient is stored by itself.
 TEST_F(Resolved, OneUseRestsWhereGradientsTravelOnce) {
   ASSERT_TRUE(layout_.groups[0].tied());
   EXPECT_EQ(of({}).gradient_rests, (std::vector<bool>{true, true})) << "they are not moved";

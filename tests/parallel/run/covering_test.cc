@@ -80,7 +80,7 @@ struct NamedCell {
   Row cell;  // one value for each Factor, in the order of the enum
 };
 const NamedCell kNamed[] = {
-    // The digits belong to these factors:      p  g  o  a  r  ov c  m  or s  e  p  t  bf K  llama
+    // Values of these factors:               p  g  o  a  r  ov c  m  or s  e  p  t  bf K  llama
     {"all_nvme_backward_recompute_vertical", {2, 2, 2, 2, 1, 1, 2, 0, 1, 1, 0, 1, 1, 0, 1, 0}},
     {"all_nvme_backward_redone_every_step", {2, 2, 2, 2, 0, 1, 1, 1, 0, 1, 1, 2, 1, 1, 1, 1}},
     {"all_nvme_forward_split_master", {2, 2, 2, 2, 0, 2, 2, 1, 1, 0, 0, 2, 0, 1, 1, 0}},
