@@ -151,7 +151,8 @@ TEST(DocsRelease, TheFirstRunPrintsWhatItsPageShows) {
     }
     // Numbers and the placement of bytes differ from machine to machine, so only the beginnings of lines are compared.
     const std::string begins =
-        line.substr(0, std::min(line.find("  ", line.find_first_not_of(' ')), line.find_first_of("0123456789/\"\xe2")));  // e2: an ellipsis
+        // "\xe2" is the first byte of an ellipsis
+        line.substr(0, std::min(line.find("  ", line.find_first_not_of(' ')), line.find_first_of("0123456789/\"\xe2")));
     if (block != "```" || begins.find_first_not_of(' ') == begins.npos) continue;
     ++shown;
     if (!mentions(said, "\n" + begins)) missing += line + "\n", ++lacking;

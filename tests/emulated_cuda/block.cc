@@ -98,7 +98,7 @@ struct Fiber {
   unsigned until = 0;  // the value of waits_for->opened until which the fiber does not run again
   bool ended = false;
   void* fake_stack = nullptr;  // used by AddressSanitizer
-  SeenAsThread seen;           // used by ThreadSanitizer
+  SeenAsThread seen;           // identity of the fiber as ThreadSanitizer sees it
   unsigned publications = 0, copy_groups = 0;
   std::vector<Copy> copies;
 

@@ -29,7 +29,7 @@ struct IoLog {
   struct Entry {
     Kind kind;
     size_t write = 0;  // an index into `writes`, in entries of kinds submitted and completed
-    std::string file;  // path, for flushed
+    std::string file;  // path of the file, in entries of kind flushed
     i64 mark = 0;
   };
   std::map<std::string, i64> file_bytes;

@@ -17,21 +17,21 @@ Shape broadcast_strides(const Shape& shape, const Shape& wanted);
 
 /// The formula of an element. a, b and c are the operands' elements; p and q are the members of Numbers.
 enum class Pointwise {
-  fill,              // p
-  same,              // a
-  absolute,          // |a|
-  power,             // a^p
+  fill,              // gives p
+  same,              // gives a
+  absolute,          // computes |a|
+  power,             // computes a^p
   leaky_relu,        // computes a if a > 0, and p a otherwise
   elu,               // computes a if a > 0, and p (exp(a) - 1) otherwise
   softplus,          // computes log(1 + exp(p a)) / p, or a if p a > q
   hardswish,         // computes a clamp(a + 3, 0, 6) / 6
   mish,              // computes a tanh(log(1 + exp(a)))
   clamp,             // computes a limited to [p, q]
-  add,               // a + b
-  sub,               // a - b
-  mul,               // a b
-  div,               // a / b
-  absolute_slope,    // b sign(a)
+  add,               // computes a + b
+  sub,               // computes a - b
+  mul,               // computes a b
+  div,               // computes a / b
+  absolute_slope,    // computes b sign(a)
   power_slope,       // computes b p a^(p - 1)
   leaky_relu_slope,  // computes b times the derivative of leaky_relu at a; the next four ops do so for other formulas
   elu_slope,

@@ -59,10 +59,10 @@ struct Calibration {
 
 /// BenchRow is one result of `spillway bench`.
 struct BenchRow {
-  std::string name;  // such as "memory.axpy" or "disk.read"
+  std::string name;  // name of the measurement, such as "memory.axpy" or "disk.read"
   std::string path;  // absolute path that was measured; empty except in rows of a disk
   double value = 0;
-  std::string unit;               // such as "bytes/s", "FLOP/s" or "ns/parameter"
+  std::string unit;               // unit of `value`, such as "bytes/s", "FLOP/s" or "ns/parameter"
   std::optional<double> ceiling;  // the best possible value, in the same unit
   int threads = 0;                // number of threads used; 0: it does not matter for this result
   double spread = 0;              // the median repetition's time / the best one's - 1; large if the node was busy

@@ -228,8 +228,9 @@ class Chain {
   const Kinds& kinds_;
   const i64 rows_;
   const GpuQueue* const queue_;
-  const bool in_parts_;              // true if the schedule splits the backward into two parts
-  std::span<const std::byte> slab_;  // empty if the whole model fits into the caches
+  const bool in_parts_;  // true if the schedule splits the backward into two parts
+  // memory of activations and gradients, which forget() evicts from the caches; empty if the whole model fits into the caches
+  std::span<const std::byte> slab_;
   std::map<u16, Allocation> weights_, gradients_;
   std::vector<MicroBatch> batches_;
   parallel::BlockRunner runner_;

@@ -44,7 +44,7 @@ class TrainingLoop {
     parallel::StepResult result;
     double learning_rate = 0, seconds = 0;
     i64 samples = 0;          // rows that the step trained on
-    std::string why_skipped;  // empty unless the step's update was skipped
+    std::string why_skipped;  // why the step's update was skipped; empty if it was not
     std::optional<double> validation_loss, validation_accuracy;
     StepSample accounts;
     int slowest_rank = 0;     // the rank that waited least for the other ranks
@@ -144,7 +144,7 @@ class TrainingLoop {
   RunFolder& folder_;
   Messages& messages_;
   const Peers& peers_;
-  Trace* const trace_;  // null without --trace
+  Trace* const trace_;  // writes the trace file; null without the flag --trace
   const TrainCallbacks callbacks_;
   Progress progress_;
   const std::string numbers_hash_;

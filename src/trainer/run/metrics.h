@@ -45,7 +45,7 @@ struct Trained {
   i64 parameters = 0, trained = 0;  // elements of all parameters; elements of those that are not frozen
   i64 steps = 0;                    // steps, tokens and positions of this process alone
   i64 tokens = 0, counted = 0;      // tokens: trained tokens (images for an image model); counted: targets that contributed to the loss
-  i64 positions = 0;                // tokens and padding
+  i64 positions = 0;                // number of trained tokens including padding
   double seconds = 0;               // duration of this process's training, including all work between steps
   double per_s(i64 count) const { return static_cast<double>(count) / seconds; }
   i64 tokens_in_all = 0;           // tokens trained on by this process and by earlier processes of the run
@@ -60,7 +60,7 @@ struct Summary {
   std::string run;
   Trained trained;
   Wear wear;
-  std::vector<ProfileRow> profile;  // empty without --profile
+  std::vector<ProfileRow> profile;  // rows of the profile; empty without the flag --profile
   std::vector<AuditRow> audit;      // predicted and measured values; empty if no step was taken
   parallel::Resource bound_by = parallel::Resource::compute;
   i64 unplanned_bytes = 0;  // bytes moved above or below plan, summed over the steps of all ranks

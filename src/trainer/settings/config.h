@@ -83,7 +83,7 @@ struct ResourceConfig : CommonConfig {
   std::optional<BaseWeights> base_weights;  // format of frozen weights; empty: the format used in training, or that of --precision
   std::string checkpoint = "last";          // for generate and evaluate: last, best or a step number
   std::optional<std::string> tokenizer;
-  std::optional<Precision> precision;  // empty: bf16 on a GPU, fp32 on a CPU
+  std::optional<Precision> precision;  // precision of weights and activations; empty: bf16 on a GPU, fp32 on a CPU
   bool tf32_matmul = false, tf32_conv = false;
   Attention attention = Attention::own;
   u64 seed = 1337;
@@ -140,7 +140,7 @@ struct TrainConfig : RanksConfig, TextConfig {
   std::optional<double> epochs;
 
   std::string augment = "none", optimizer = "adamw";
-  std::optional<double> learning_rate;         // empty: 3e-4, or 2e-5 with pretrained weights
+  std::optional<double> learning_rate;         // highest learning rate; empty: 3e-4, or 2e-5 with pretrained weights
   std::optional<std::array<double, 2>> betas;  // empty: the optimizer's default, as for all members up to muon_scale
   std::optional<double> eps, weight_decay;
   std::optional<double> momentum, dampening, alpha;
@@ -149,7 +149,7 @@ struct TrainConfig : RanksConfig, TextConfig {
   std::vector<std::string> optimizer_groups;  // texts that parse_optimizer_group() takes
   bool decay_all = false;
   optim::Schedule::Kind lr_schedule = optim::Schedule::Kind::cosine;
-  std::optional<i64> warmup_steps;  // empty: the value of default_warmup_steps()
+  std::optional<i64> warmup_steps;  // number of warm-up steps; empty: the value of default_warmup_steps()
   bool keep_schedule = false;
   double min_lr_ratio = 0.1;
   std::optional<i64> schedule_steps;                       // steps that the learning-rate schedule spans; empty: all `steps`
@@ -161,7 +161,7 @@ struct TrainConfig : RanksConfig, TextConfig {
   std::optional<double> dropout;                           // probability; empty: the value in config.json of a model folder, 0 for presets
   std::vector<std::string> freeze;                         // parameter name patterns for freeze_parameters()
   std::optional<i64> lora;                                 // rank of the LoRA adapters; empty: no new adapters
-  std::optional<double> lora_alpha;                        // empty: twice the LoRA rank
+  std::optional<double> lora_alpha;                        // LoRA's alpha; empty: twice the LoRA rank
   std::string lora_targets = "all-linear";                 // "all-linear", or module names separated by commas
   double lora_dropout = 0;
   bool lora_rank_stabilized = false;
@@ -202,8 +202,8 @@ struct PlanConfig : TrainConfig {
 
 // WritingConfig holds the options of the commands that generate text.
 struct WritingConfig : RanksConfig {
-  double temperature = 0.8;  // 0: greedy decoding
-  i64 top_k = 0;             // 0: any token may be sampled
+  double temperature = 0.8;  // temperature of sampling; 0: greedy decoding
+  i64 top_k = 0;             // number of most likely tokens to sample from; 0: all
   double top_p = 1, min_p = 0, repetition_penalty = 1;
   std::vector<std::string> stop;
   i64 max_tokens = 128;

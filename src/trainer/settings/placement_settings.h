@@ -38,7 +38,7 @@ struct PlacementSettings {
   // the order of micro-batches and blocks; not an option of its own: resolve_order() (pipeline_wish.h) sets it
   std::optional<parallel::Order> order;
   std::optional<i64> prefetch;          // number of blocks whose tensors are prefetched
-  std::optional<int> zero_stage;        // 0 to 3
+  std::optional<int> zero_stage;        // the ZeRO stage, 0 to 3
   std::string pipeline_split = "auto";  // number of blocks in each stage, or "auto"
   bool explained = true;                // if nothing fits, the error message says what would help
 };

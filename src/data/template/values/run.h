@@ -137,7 +137,7 @@ class Run {
   std::time_t now_;
   int depth_ = 0;
   i64 read_bytes_ = 0, held_bytes_ = 0;
-  i64 steps_, steps_left_, most_bytes_;  // steps and memory are unlimited until begin()
+  i64 steps_, steps_left_, most_bytes_;  // the numbers of steps and of bytes are unlimited until begin() is called
   List<std::unique_ptr<Space>> spaces_;
 };
 
