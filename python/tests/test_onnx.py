@@ -16,7 +16,7 @@ IMAGES = {
     "cifarnet": {"model_type": "cifar_net", "hidden_sizes": [6, 16, 120, 84]},
     "resnet-tiny": {"model_type": "torchvision_resnet", "hidden_sizes": [8, 16, 32], "depths": [1, 1, 1], "layer_type": "basic", "large_stem": False},
 }
-# The tolerance: both programs compute in fp32 and add in different orders, in a few layers of some dozen channels. Logits are of some units.
+# The tolerance: both programs compute in fp32 and add in different orders, in a few layers of some dozen channels. Logits are a few units.
 CLOSE = dict(rtol=1e-5, atol=1e-5)
 
 
