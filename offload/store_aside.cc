@@ -28,7 +28,7 @@ struct Seen {
     first |= is_first;
     holds_commit |= is_first && !found.holds_no_commit(boot_id);
   }
-  // Returns true also if the first file is missing or damaged, because it is then unknown whether the store holds a commit.
+  // Returns whether the store may hold a commit. This is unknown, and so true, if the first file is missing or damaged.
   bool may_hold_commit() const { return !first || holds_commit; }
 };
 

@@ -35,7 +35,7 @@ class DeviceSums {
 };
 
 std::unique_ptr<DeviceSums> make_cpu_sums(const Plan& plan);
-/// Allocates the planned memory from `device` and `host`.
+/// Makes the sums of a GPU. Their planned memory is allocated from the pools `device` and `host`.
 std::unique_ptr<DeviceSums> make_gpu_sums(const Plan& plan, const Lanes& lanes, MemoryPool& device, MemoryPool& host);
 
 }  // namespace spillway::parallel

@@ -17,7 +17,7 @@ using Bytes = std::vector<std::byte>;
 constexpr double kShort_s = 0.3;
 constexpr double kSoon_s = 20;  // a time limit in seconds that a busy machine keeps too; a call that hangs would exceed it
 
-// Expects the call to fail soon, with this error code and a message that contains these words.
+// Expects a call to fail soon with error code `code` and a message that contains `words`.
 void expect_failure(const std::function<Event()>& call, ErrorCode code, const std::vector<std::string>& words) {
   const auto begin = std::chrono::steady_clock::now();
   try {
