@@ -45,7 +45,7 @@ class WeightRules {
   CheckedList& c_;
   std::map<u16, u32> released_;
   Done deferred_, own_;
-  std::optional<u32> committed_;  // the Commit of the previous update
+  std::optional<u32> committed_;  // index of the Commit instruction of the previous update
 };
 
 }  // namespace spillway::parallel

@@ -258,7 +258,7 @@ class Block {
   std::vector<size_t> order_;  // the random order in which the warps run next
   std::vector<std::byte> shared_;
   Barrier barrier_;
-  Meeting begin_, end_;  // they order the block's threads and the CPU thread that runs them, for ThreadSanitizer
+  Meeting begin_, end_;  // tell ThreadSanitizer in which order the block's threads and the CPU thread that runs them execute
   SeenAsThread home_seen_{SeenAsThread::caller()};
   int alive_ = 0;
   size_t now_ = 0;

@@ -47,7 +47,7 @@ struct Group {
 std::mutex registry_mutex;  // protects `registry` and the counters declared below
 std::map<int, std::shared_ptr<Group>> registry;
 int next_id = 1, alive = 0, most_blocks = 0;
-// it is never destroyed, since threads may still wait on it when the process exits
+// the condition variable is never destroyed, since threads may still wait for it when the process exits
 std::condition_variable& abort_changed = *new std::condition_variable;
 bool abort_blocks = false;  // true while ncclCommAbort must hang; protected by registry_mutex
 std::atomic<int> waiting = 0;

@@ -156,7 +156,7 @@ TEST(KillRelease, EveryRestartGoesOnFromTheLastReportedGeneration) {
     u64 before = 0;
     for (int life = 0; life < 10; ++life) {
       const u64 told = kill_after(life * 3, description);
-      ASSERT_GT(told, before);  // the process must get further than the one before it
+      ASSERT_GT(told, before);  // each process must commit more generations than the process before it
       const ChosenEngine chosen = make_io_engine(IoEngineKind::automatic, 16);
       SmallStore store(*chosen.engine, description);
       ASSERT_TRUE(store.store.last_commit()) << store.store.why_new();

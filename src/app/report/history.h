@@ -44,7 +44,8 @@ struct History {
   };
   std::vector<Bound> bounds;
   std::map<std::string, i64> bound_steps;
-  // All further members cover the last process. Its first two steps, a warm-up, are not counted if it took more than two.
+  // The members from here on are about the last process of the run. The first two steps of a process are a warm-up, which is not counted
+  // if the process made more than two.
   Audit audit;
   Phases phase_ms;                                        // mean milliseconds per step, by phase
   std::array<double, offload::kTiers> read{}, written{};  // mean bytes that a step reads from and writes to each tier

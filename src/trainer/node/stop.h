@@ -8,7 +8,7 @@
 namespace spillway::trainer {
 
 enum class StopRequest {
-  first,     // this is the first request
+  first,     // no stop was requested before
   repeated,  // a request was made before, so the run is stopping already
   impatient  // a second SIGINT: the user does not want to wait for the checkpoint to be saved
 };

@@ -290,7 +290,7 @@ std::string TrainingLoop::why_skipped(const parallel::StepResult& result) const 
     if (all[r].front() == 0) losses.push_back(peers_.name(static_cast<int>(r)));
     for (const double id : std::span(all[r]).subspan(1)) parameters.insert(static_cast<size_t>(id));
   }
-  // this is the reason if all losses and gradients are finite: their sum of squares overflowed
+  // the reason if all losses and gradients are finite: the sum of squared gradients overflowed
   std::string why = "the gradient norm is not finite";
   if (!losses.empty()) {
     why = all.size() == 1 ? "the loss is not finite" : fmt::format("the loss of {} is not finite", fmt::join(losses, ", "));

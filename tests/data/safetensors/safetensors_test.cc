@@ -257,7 +257,7 @@ TEST(SafetensorsReader, OffsetsBeyond4GiB) {
   const i64 rows = i64{3} << 30;  // tensor "a" has 6 GiB, of which little is written
   const std::vector<i32> values = {7, 8, 9};
   const u16 last = 0x4321;
-  std::optional<SafetensorsWriter> writer;  // its destructor removes the unfinished file
+  std::optional<SafetensorsWriter> writer;  // the writer's destructor removes the unfinished file
   try {
     writer.emplace(folder / "big", std::vector<TensorInfo>{{.name = "a", .dtype = DType::bf16, .shape = {rows}},
                                                            {.name = "b", .dtype = DType::int32, .shape = {3}}});

@@ -255,7 +255,7 @@ TEST_P(ZeroProgram, MissesEveryWaitForAMeeting) {
       cut += refused;
     }
   }
-  EXPECT_GE(cut, 4);  // the other removed waits were superfluous: another wait made sure of the same order
+  EXPECT_GE(cut, 4);  // at least four waits cannot be removed; for each of the others a further wait ensures the same order
 }
 
 TEST_P(ZeroProgram, AllRanksMeet) {
