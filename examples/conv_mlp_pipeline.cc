@@ -21,7 +21,7 @@ using namespace spillway;
 namespace {
 
 constexpr int kChunks = 32;
-constexpr i64 kSteps = 10, kImages = 2;  // images per chunk
+constexpr i64 kSteps = 10, kImages = 2;  // kImages is the number of images per chunk
 
 std::span<std::byte> bytes_of(const Tensor& tensor) { return std::as_writable_bytes(tensor.span<float>()); }
 
@@ -77,7 +77,7 @@ class Stage {
 struct InFlight {
   std::unique_ptr<autograd::Tape> tape;
   nn::Variable output;
-  Event sent;  // the communicator reads the output until this event
+  Event sent;  // the communicator reads the output until this event is complete
 };
 
 void conv_rank(parallel::Communicator& ranks, const std::vector<MicroBatch>& chunks) {

@@ -50,7 +50,7 @@ class CommitLog {
   StoreFiles& files_;
   const Durability durability_;
   const std::string boot_id_;
-  u64 number_ = 0;  // number of the last commit
+  u64 number_ = 0;  // number of the last commit, which counts from 1
   std::vector<Page> table_;
 };
 

@@ -183,7 +183,7 @@ void NvmeStore::sync() { state_->files.flush(); }
 void NvmeStore::invalidate() noexcept {
   try {
     state_->log.clear();
-  } catch (...) {  // the drive is failing: verify() will report it after a restart
+  } catch (...) {  // the drive is failing; the error is ignored, because verify() will report it after a restart
   }
   state_->note(std::nullopt);
 }

@@ -29,8 +29,8 @@ std::string current_boot_id();
 
 struct StoreDescription {
   std::vector<StripePath> paths;
-  std::string run_id;   // at most kMaxRunIdBytes
-  u64 layout_hash = 0;  // hash of whatever decides which bytes lie where; a store with another hash is not used
+  std::string run_id;   // id of the run, of at most kMaxRunIdBytes bytes
+  u64 layout_hash = 0;  // hash of everything that decides which bytes lie where; a store with another hash is not used
   i64 data_bytes = 0;   // total bytes of all blobs, all slots
   // Counts the part of data_bytes that belongs to blobs that are not persistent. These blobs lie
   // behind the persistent ones, and an existing store is resized to hold them.
@@ -42,7 +42,7 @@ struct StoreDescription {
   // Limits which generation of a dead run may be used. A later commit is discarded in
   // favour of the one before, because other ranks may lack the later one.
   u64 newest_generation = ~u64{0};
-  bool anew = false;  // set existing files aside whatever they hold, and start with an empty store
+  bool anew = false;  // true: existing files are set aside, whatever they hold, and the store starts empty
 };
 
 /// Returns the weights of the paths (StripePath::weight) with which a dead run made its store. They are read from the store's file in
@@ -54,7 +54,7 @@ i64 store_bytes(const StoreDescription& description);
 
 struct Commit {
   u64 generation = 0;
-  std::string record;  // opaque to the store: step, data cursor, loss scale
+  std::string record;  // text that the store keeps but does not interpret: step, data cursor, loss scale
 };
 
 class NvmeStore {

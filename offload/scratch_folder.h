@@ -56,11 +56,11 @@ void remove_aside(const std::filesystem::path& folder, u64 store_id);
 
 struct Orphan {
   std::string name;        // name of the folder, without the path
-  std::string run;         // id of the run that made it
-  std::string owner;       // one line, as the dead owner wrote it
-  bool set_aside = false;  // it holds a store that its run could not use any more
-  i64 bytes = 0;           // space it takes on the drive
-  i64 age_s = 0;           // seconds since its owner started
+  std::string run;         // id of the run that made the folder
+  std::string owner;       // line of the owner file, which names the process that owned the folder
+  bool set_aside = false;  // true if the folder holds a store that its run could no longer use
+  i64 bytes = 0;           // bytes that the folder takes on the drive
+  i64 age_s = 0;           // seconds since the process that owned the folder started
 };
 
 /// Returns the folders of dead runs on `scratch`, sorted by name: those with a valid owner file whose run matches the folder's name.

@@ -19,14 +19,15 @@ struct TileOperands {
   const std::byte* state;
   std::byte* new_weight;
   std::byte* new_state;
-  const std::byte* direction = nullptr;  // the weight's step, which Muon and Adafactor compute beforehand (rules/muon.h)
+  // the change of each weight, which Muon and Adafactor compute beforehand (rules/muon.h); null for other rules
+  const std::byte* direction = nullptr;
 };
 
 /// A part of a tile: the elements from the end of the previous part (or the tile's begin) up to `end`. The elements
 /// of a part share their scalars. A part without scalars is a gap between parameters; its zeros stay zeros.
 struct TilePart {
   i64 end = kTileElems;
-  const Scalars<double>* scalars = nullptr;  // the scalars are rounded once to fp32 if the arithmetic is fp32
+  const Scalars<double>* scalars = nullptr;  // the scalars of the update; rounded once to fp32 if the arithmetic is fp32
 };
 
 /// The key for stochastic rounding of bf16 and int8 moments; other formats ignore it. Element e of the tensor that `key` stands for

@@ -56,7 +56,7 @@ SPILLWAY_LANE F32::V load_master(const Columns& c, i64 i) {
   }
 }
 
-/// The 16-bit results of a row, kept until the row is complete, so that whole cache lines are written.
+/// The 16-bit results of a row of 64 elements, collected until the row is complete, so that whole cache lines are written.
 struct RowHalves {
   U32::V weight[4], remainder[4], m[4], v[4];
 };

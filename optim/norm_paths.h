@@ -7,7 +7,7 @@
 
 namespace spillway::optim {
 
-/// The scalar version is the reference for the AVX2 and AVX-512 versions.
+/// The scalar version below is the reference for the AVX2 and AVX-512 versions.
 template <class T>
 void add_square_rows_scalar(const T* tile, i64 rows, double* lanes);
 template <class T>

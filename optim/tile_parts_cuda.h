@@ -23,7 +23,7 @@ template <class T>
 struct PartTable {
   struct Part {
     i64 end;
-    int scalars;  // an index into the table's scalars
+    int scalars;  // an index into the array of scalars of this table
   };
   int parts = 0;
   Part part[kMostParts];

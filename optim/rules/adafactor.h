@@ -37,7 +37,8 @@ void adafactor_gather(const AdafactorStep& step, i64 k, const std::byte* gradien
 /// Computes u, R and C when all tiles have been gathered. Returns the factor by which the caller must multiply the step_size. Uses all
 /// threads of the current stream, which must be a CPU's.
 double adafactor_direction(const AdafactorStep& step, const Scalars<double>& scalars, const AdafactorSettings& settings);
-/// Writes R and C into the new state of tile k, in the second of the two passes of a step.
+/// Writes R and C (the running means of the squared gradients over rows and columns) into the new state of tile k, in the second of the
+/// two passes of a step.
 void put_factors(const AdafactorStep& step, i64 k, std::byte* state);
 
 /// Updates the weight w from u. For one-dimensional parameters the second moment v is updated too.

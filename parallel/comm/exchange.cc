@@ -59,8 +59,8 @@ Exchanges::Range Exchanges::chunk(i64 begin, i64 bytes, i64 index, i64 step_byte
   return {begin + first, last - first};
 }
 
-// Adds to the exchange what an all-gather or broadcast sends: each member's part goes to all members. In a broadcast the whole data is the
-// root's part.
+// Adds to the exchange the bytes of an all-gather or broadcast, in which each member's part goes to all members. In a broadcast the
+// root's part is the whole data.
 void Exchanges::everyone_gets(Exchange& x, i64 index) const {
   const bool broadcast = call_.what == Collective::broadcast;
   for (int r = 0; r < size_; ++r) {

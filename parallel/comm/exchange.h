@@ -12,11 +12,11 @@ namespace spillway::parallel {
 struct Exchange {
   struct Given {
     const std::byte* from = nullptr;
-    i64 bytes = 0, at = 0;  // `at`: offset in this member's staging
+    i64 bytes = 0, at = 0;  // bytes to give to one member, and their offset in this member's staging
   };
   struct Gotten {
-    std::byte* to = nullptr;  // null: the bytes are not copied, but are an operand of the reduction
-    i64 bytes = 0, at = 0;    // `at`: offset in the staging of the member that gives the bytes
+    std::byte* to = nullptr;  // where the bytes are copied to; null: they are an operand of the reduction instead
+    i64 bytes = 0, at = 0;    // bytes to get from one member, and their offset in that member's staging
   };
   // `gives` and `gets` are indexed by member. They include this member itself, whose bytes to itself need no staging.
   std::vector<Given> gives;
@@ -48,7 +48,7 @@ class Exchanges {
 
   const Call& call_;
   int rank_, size_;
-  i64 whole_bytes_, slot_bytes_;  // bytes of one half of the staging; bytes that one member's slot takes in it
+  i64 whole_bytes_, slot_bytes_;  // bytes of one half of the staging, and of one member's slot in a half
   i64 count_ = 0;
 };
 

@@ -59,8 +59,8 @@ void ProcessGroup::publish() {
   run.since = Clock::now();
 }
 
-// Gives a member its bytes. `last` is what was put into the staging before. If the new bytes are
-// the same data, which goes to several members, the staging holds them already.
+// Makes bytes available to a member. `last` describes the bytes that were put into the staging before. If several members get the same
+// bytes, these are copied into the staging only once.
 void ProcessGroup::give(int member, const Exchange::Given& given, const Exchange::Given& last) {
   if (is_near(member)) {
     if (given.from == last.from && given.at == last.at) return;

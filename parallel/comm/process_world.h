@@ -83,14 +83,14 @@ class ProcessWorld {
   std::unique_ptr<Wire> wire_;
   const double timeout_s_;
   std::vector<Clock::time_point> last_heard_;
-  std::map<int, std::string> gone_;  // ranks whose processes ended, and how
+  std::map<int, std::string> gone_;  // ranks whose processes have ended, and how each ended
   std::vector<i64> silent_;          // ranks for which this rank does not wait any more
   std::vector<i64> free_areas_;
   i64 next_group_ = 1;
   std::map<i64, std::shared_ptr<ProcessGroup>> groups_;
   // Holds letters for groups that this rank has not created yet, by group number.
   std::map<i64, std::vector<std::pair<int, ProcessLetter>>> early_;
-  std::map<int, i64> early_bytes_;  // size of each sender's early letters
+  std::map<int, i64> early_bytes_;  // bytes of the letters in early_ from each sender
   std::shared_ptr<ProcessGroup> whole_;
   bool called_ = false, has_failed_ = false;
   int idle_ = 0;
@@ -98,8 +98,8 @@ class ProcessWorld {
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::vector<std::function<void()>> commands_;  // guarded by the mutex
-  bool closing_ = false;                         // guarded by the mutex
+  std::vector<std::function<void()>> commands_;  // commands posted by other threads; guarded by the mutex
+  bool closing_ = false;                         // true once the destructor wants to close the world; guarded by the mutex
   std::thread thread_;
 };
 

@@ -23,7 +23,7 @@ class Wire {
     std::vector<std::byte> bytes;
   };
 
-  /// Describes a rank whose process has ended, and how this was noticed.
+  /// A rank whose process has ended, and a text that says how this was noticed.
   struct Gone {
     int rank;
     std::string how;

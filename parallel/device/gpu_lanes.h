@@ -16,7 +16,7 @@ namespace spillway::parallel {
 class GpuLanes final : public Lanes {
  public:
   using Kind = std::function<bool(const Instruction&)>;
-  /// Instructions run in stream `work`, except that each lane has its own queue.
+  /// Makes the lanes of a rank. Instructions run in stream `work`, except that each lane has its own queue.
   /// `only_queued` and `leaves_on_queue` are described in only_queued.h.
   GpuLanes(
       const Stream& work, Kind only_queued, Kind leaves_on_queue = [](const Instruction&) { return false; });
@@ -32,7 +32,7 @@ class GpuLanes final : public Lanes {
 
  private:
   using Clock = std::chrono::steady_clock;
-  // Records when one instruction of the Program (parallel/program) began and ended on the GPU.
+  // When one instruction of the Program (the list of instructions of a step) began and ended on the GPU.
   struct Moment {
     explicit Moment(Device gpu) : begin(gpu), end(gpu) {}
     const GpuEvent begin, end;
@@ -47,7 +47,7 @@ class GpuLanes final : public Lanes {
     const List* list = nullptr;
     const GpuEvent begin;
     Clock::time_point began;
-    std::vector<std::unique_ptr<Moment>> moments;  // one for each instruction of the longest list so far
+    std::vector<std::unique_ptr<Moment>> moments;  // one Moment for each instruction of the longest list so far
   };
 
   void wait_for_what_comes_before(const Instruction& i, const Moment& mine) const;

@@ -37,7 +37,8 @@ __global__ void __launch_bounds__(kBlockThreads) round_packed(std::byte* base, i
 
 }  // namespace
 
-// If tiles are packed to bf16, tiles [n, 2n) may be packed in parallel once the tiles before n are done.
+// Packed to bf16, tile t is written into a half of the memory of fp32 tile t / 2. So tiles [n, 2n) may be packed in parallel once the
+// tiles before n are done.
 void round_gradient_on_gpu(std::byte* base, DType into, i64 tiles) {
   const i64 packs = tiles * kTileElems / kEach;
   if (into != DType::bf16 && tiles > 0)

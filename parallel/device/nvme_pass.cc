@@ -11,7 +11,7 @@
 namespace spillway::parallel {
 namespace {
 
-// So many pieces are written at the same time. More would delay the reads and writes of the optimizer's Steps.
+// The number of pieces that are written at the same time. More would delay the reads and writes of the optimizer.
 constexpr size_t kPiecesWritten = 2;
 
 std::span<std::byte> tile_of(std::span<std::byte> bytes, i64 tile, i64 tile_bytes) {
@@ -26,7 +26,7 @@ void draining(const GpuQueue& queue, Body&& body) {
   } catch (...) {
     try {
       queue.wait();
-    } catch (...) {  // an error of the wait also means that the work on the queue has ended
+    } catch (...) {  // an error of the wait is ignored, since it too means that the work on the queue has ended
     }
     throw;
   }

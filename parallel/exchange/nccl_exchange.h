@@ -18,11 +18,11 @@ namespace spillway::parallel {
 std::string nccl_problem();
 /// Returns the version of NCCL, for example "2.28.9", or an empty text if there is no NCCL.
 std::string nccl_version();
-/// Holds what one rank found in a trial exchange.
+/// The result of a trial exchange on one rank.
 struct NcclTrial {
-  std::string problem;  // why the bytes did not arrive intact; empty if they did
-  // NCCL allocated communicator_bytes of GPU memory for one communicator of all ranks that uses
-  // all-gather, and pair_bytes for each pair of ranks that send to each other.
+  std::string problem;  // why the bytes of the trial did not arrive intact; empty if they did
+  // communicator_bytes: GPU memory that NCCL allocated for one communicator of all ranks that uses all-gather; pair_bytes: GPU memory for
+  // each pair of ranks that send to each other.
   i64 communicator_bytes = 0, pair_bytes = 0;
 };
 /// Sends some bytes from each rank's GPU to all ranks, once. try_nccl() is a collective of all
@@ -31,10 +31,10 @@ NcclTrial try_nccl(Communicator& ranks, int gpu, double timeout_s, const std::fu
 
 struct NcclOptions {
   int gpu = 0;
-  double timeout_s = 60;                   // limit for what NCCL itself does, counted from the moment at which all ranks have arrived
+  double timeout_s = 60;                   // limit in seconds for NCCL's own work, counted from the moment at which all ranks have arrived
   MemoryPool* device = nullptr;            // the pool from which the planned memory is allocated
-  Communicator* data_ranks = nullptr;      // null if there is only one data-parallel rank
-  Communicator* pipeline_ranks = nullptr;  // null if there is only one pipeline rank
+  Communicator* data_ranks = nullptr;      // connects the data-parallel ranks; null if there is only one
+  Communicator* pipeline_ranks = nullptr;  // connects the pipeline ranks; null if there is only one
   // This function is called if, after an error, NCCL does not release a GPU within abort_s. Anything that waits for
   // this GPU then waits forever, so the function should end the process immediately. May be empty.
   std::function<void(const std::string& why)> stuck = {};

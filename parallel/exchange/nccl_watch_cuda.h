@@ -21,14 +21,14 @@ class NcclWatch {
   /// Describes one communicator and its exchanges, which follow each other on one queue.
   struct Line {
     NcclCommunicator* nccl = nullptr;
-    double timeout_s = 60;  // limit for the rest of an exchange, once the rank that `need` asks has done its part
-    /// `need` is called once this GPU has reached an exchange. The returned event is set when a rank whose
-    /// part is needed says that it has done that part, and fails if that rank cannot go on.
+    double timeout_s = 60;  // limit in seconds for the rest of an exchange, counted from when the rank that `need` asks has done its part
+    /// Called once this GPU has reached an exchange. The returned event is set when a rank whose part is needed says that it has done
+    /// that part; it fails if that rank cannot go on.
     std::function<Event()> need;
     std::function<void()> done;  // tells another rank that this rank has done its part
   };
-  /// `failed` is called at most once, before any queue that waits is released. From
-  /// then on, what exchanges produce is invalid and must not be used.
+  /// Starts the supervision. `failed` is called at most once, before any waiting queue is released. From then on, the results of
+  /// exchanges are invalid and must not be used.
   NcclWatch(Device gpu, std::function<void(const std::string& why)> failed);
   ~NcclWatch();
   NcclWatch(const NcclWatch&) = delete;
@@ -70,7 +70,7 @@ class NcclWatch {
   const Device gpu_;
   const std::function<void(const std::string&)> failed_;
   std::deque<Watched> lines_;
-  std::mutex mutex_;  // guards all members below, and the queued exchanges
+  std::mutex mutex_;  // guards all members declared below, and the queued exchanges
   std::condition_variable changed_;
   std::vector<std::unique_ptr<Exchange>> spare_;
   std::exception_ptr error_;

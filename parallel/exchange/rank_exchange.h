@@ -23,7 +23,8 @@ struct Dealt {
 
   int ranks() const { return static_cast<int>(tiles.size()) - 1; }
   TileRange of(int rank) const { return {tiles[static_cast<size_t>(rank)], tiles[static_cast<size_t>(rank) + 1]}; }
-  /// Returns the begin of each rank's part, followed by the end of the last one, if a tile takes `each` bytes or elements.
+  /// Returns the offset of each rank's part in the whole data, followed by the end of the last part. A tile takes `each` bytes or
+  /// elements.
   Parts parts(i64 each) const {
     Parts begins;
     for (const i64 tile : tiles) begins.push_back(each * tile);
@@ -35,19 +36,18 @@ struct Dealt {
 /// Each piece has the next few tiles of every rank's part, one rank's tiles after the other's.
 class DealtPieces {
  public:
-  /// The buffer must have room for at least one tile of each rank.
+  /// Cuts `dealt` into pieces for a buffer of `buffer_bytes`, which must have room for at least one tile of each rank.
   DealtPieces(const Dealt& dealt, i64 buffer_bytes) : dealt_(dealt), step_(buffer_bytes / dealt.tile_bytes / dealt.ranks()) {}
 
   i64 count() const { return ceil_div(dealt_.of(0).count(), step_); }
-  /// Returns the largest number of tiles that a piece has of one rank's part.
+  /// Returns the largest number of tiles that a piece holds of one rank's part.
   i64 step() const { return step_; }
   TileRange of_rank(int rank, i64 piece) const {
     const TileRange part = dealt_.of(rank);
     const i64 begin = std::min(part.end, part.begin + piece * step_);
     return {begin, std::min(part.end, begin + step_)};
   }
-  /// Returns where the tiles of each rank begin in the buffer, followed by the end of the last ones, if a tile takes `each` bytes or
-  /// elements.
+  /// Returns the offset in the buffer of each rank's tiles, followed by the end of the last ones. A tile takes `each` bytes or elements.
   Parts parts(i64 piece, i64 each) const {
     Parts begins{0};
     for (int r = 0; r < dealt_.ranks(); ++r) begins.push_back(begins.back() + each * of_rank(r, piece).count());

@@ -14,8 +14,8 @@ class SlabPlan {
  public:
   explicit SlabPlan(Slab slab) : slab_(slab) {}
 
-  /// Takes a slot. Slots begin at page boundaries, as direct I/O requires. Adds to `after` the instructions that freed memory which the new
-  /// slot covers.
+  /// Reserves a slot of `bytes` bytes. Slots begin at page boundaries, as direct I/O requires. Adds to `after` the instructions that
+  /// freed memory which the new slot covers.
   Slot take(i64 bytes, std::vector<u32>& after) {
     Allocation piece = arena_.allocate(round_up(bytes, kPage), "slot");
     const Slot slot{piece.offset(), bytes, slab_};

@@ -1,5 +1,6 @@
-// A Rank is one rank of a training run. It executes the Programs of a plan on a model, with the state that it stores and the resources that
-// it is given. One thread owns and calls it; its other threads are internal. Results have the same bits for every placement.
+// A Rank is one rank of a training run. It executes the instruction lists of a plan (its Programs) on a model, with the state that it
+// stores and the resources that it is given. One thread owns and calls it; its other threads are internal. Results have the same bits for
+// every placement.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -27,11 +28,11 @@ class Rank {
   using ByteSource = std::function<bool(const nn::Parameter&, i64 begin, DType dtype, std::span<std::byte> out)>;
   void load(const Source& source, const MomentSource& moments = {}, const ByteSource& bytes = {});
 
-  /// Runs one optimizer step. Calls `load_batch` once, on the thread that loads data, with input_stream() as the current
-  /// stream. If optimizer Steps are deferred, the next train_step() or settle() applies the rest of the update.
+  /// Runs one optimizer step. Calls `load_batch` once, on the thread that loads data, with input_stream() as the current stream. If
+  /// optimizer updates are deferred, the next train_step() or settle() applies the rest of them.
   StepResult train_step(const std::function<StepBatch()>& load_batch, const StepSettings& settings);
-  /// Applies what is left of a deferred update. Must be called before state() is read, unless
-  /// train_step() comes next. evaluate() and logits() call settle() themselves.
+  /// Applies the rest of a deferred update. Must be called before state() is read, unless train_step() comes next. evaluate() and
+  /// logits() call settle() themselves.
   void settle();
   /// Settles the state, and lets `save` read the present state while training continues. An earlier snapshot must have been ended.
   Snapshot& begin_snapshot(Snapshot::Save save, double patience_s = Snapshot::kPatient);
@@ -96,12 +97,12 @@ class Rank {
   // The members below belong to the step that is running, or to the last one.
   const Program* program_ = nullptr;
   const List *head_ = nullptr, *tail_ = nullptr;
-  Waiting waiting_ = Waiting::nothing;  // which optimizer Steps of the last step's update are still to be done
+  Waiting waiting_ = Waiting::nothing;  // the optimizer updates of the last step that are still to be made
   ClipRecord clip_record_;
   std::vector<Timing> head_timings_, tail_timings_;
   std::chrono::steady_clock::time_point head_begin_, tail_begin_;
   std::optional<offload::StagingRing> snapshot_queue_;
-  std::optional<Snapshot> snapshot_;  // the last member, because it reads the state and must be destroyed first
+  std::optional<Snapshot> snapshot_;  // the last member, because it reads the state and must be destroyed before it
 };
 
 }  // namespace spillway::parallel

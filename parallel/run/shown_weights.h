@@ -1,6 +1,6 @@
-// Binds the model's parameters to the memory in which their weights lie at the moment: the slot to which an
-// offloaded group was copied, or the place where a resident group is stored. The thread that computes blocks
-// reads this memory. The Program orders every bind and unbind before or after these reads.
+// Binds the model's parameters to the memory in which their weights lie at the moment: the device memory to which an offloaded group was
+// copied, or the place where a resident group is stored. The thread that computes blocks reads this memory. The order of a rank's
+// instructions puts every bind and unbind before or after these reads.
 #pragma once
 #include "nn/module.h"
 #include "parallel/state/model_state.h"
@@ -9,7 +9,7 @@ namespace spillway::parallel {
 
 class ShownWeights {
  public:
-  /// The model, the plan and the state must outlive this object.
+  /// Makes an object that binds nothing yet. The model, the plan and the state must outlive it.
   ShownWeights(const nn::Sequential& model, const Plan& plan, ModelState& state) : model_(model), plan_(plan), state_(state) {}
 
   /// Binds the group's parameters to the memory at `base`, in which they lie according to the group's flat layout.

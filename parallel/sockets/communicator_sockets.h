@@ -18,10 +18,10 @@ struct SocketOptions {
   /// secret is ignored if the rendezvous is a file, because the file contains a token of its own.
   std::string token = {};
   double timeout_s = 60;
-  /// Limits the seconds in which all ranks must arrive. 0 means as long as the time-out.
+  /// The seconds in which all ranks must arrive. 0 means as long as the time-out.
   double meeting_s = 0;
-  /// Limits the seconds in which the process that listens at the rendezvous must give its first answer. After
-  /// that, this rank tries again, because the address may belong to another process by then.
+  /// The seconds in which the process that listens at the rendezvous must give its first answer. After that, this rank connects again,
+  /// because the address may belong to another process by then.
   double first_answer_s = 10;
   /// If above 0, ranks r with equal r / ranks_per_node count as one node, so that one machine can
   /// test the transport between nodes. If 0, the nodes are the real machines.

@@ -28,10 +28,11 @@ Device device_of_array(const nb::object& array);
 std::vector<Array> arrays_in(const nb::object& given, const char* argument);
 /// Copies ids or classes, given as whole numbers of any type, to an int32 tensor in host memory.
 Tensor whole_numbers(const nb::object& array, const char* argument);
-/// Returns the values of a tensor, for other programs to read: the tensor itself or, in the forward of a block, a copy in host memory that
-/// does not end with the forward. Must be called under the GIL. Throws Error(usage) in a forward that runs without values.
+/// Returns the values of a tensor, for other programs to read. This is the tensor itself or, in the forward of a block, a copy in host
+/// memory that outlives the forward. Must be called under the GIL. Throws Error(usage) in a forward that runs without values.
 Tensor readable(const Array& array);
-/// Returns `t`, or a copy on the device of the current stream if that is a GPU and `t` is in host memory, or in a block's forward.
+/// Returns `t`, or a copy of it on the device of the current stream if that is a GPU and `t` is in host memory. In a block's forward the
+/// copy is on the block's device.
 Tensor brought_here(const Tensor& t);
 /// Returns a copy of the elements on device `to`, or `from` itself if it is on that device.
 Tensor moved(const Tensor& from, Device to);

@@ -29,11 +29,11 @@ struct Declared final : InBlock {
   Shape shape;
   nn::Initializer init;
   bool of_ids = false;
-  DType dtype = DType::f32;    // of the value of its own
-  RandomKey key;               // from which that value is drawn
-  mutable Variable own;        // that value; undefined until it is first used
-  std::shared_ptr<Leaf> leaf;  // of that value
-  bool trainable() const;      // whether a gradient is computed
+  DType dtype = DType::f32;    // the type of the value outside of a forward
+  RandomKey key;               // the key from which the value outside of a forward is drawn
+  mutable Variable own;        // the value outside of a forward; undefined until it is first used
+  std::shared_ptr<Leaf> leaf;  // the leaf of the value outside of a forward
+  bool trainable() const;      // returns whether a gradient is computed for the parameter
   void draw() const;
   const Variable& variable() const override;
 };
@@ -46,7 +46,7 @@ struct BlockParameter {
 
 class Pass : public std::enable_shared_from_this<Pass> {
  public:
-  /// The arguments must outlive the forward.
+  /// Prepares the forward of one block. The arguments must outlive the forward.
   Pass(const std::string& block, const std::vector<BlockParameter>& parameters, const Variable& input, const nn::Context& context);
   Pass(const Pass&) = delete;
   Pass& operator=(const Pass&) = delete;
@@ -59,19 +59,20 @@ class Pass : public std::enable_shared_from_this<Pass> {
 
   /// Returns the name of the block.
   const std::string& block() const { return block_; }
-  /// Returns what the block may read. Throws Error(usage) if this pass does not run on this thread.
+  /// Returns the context that the block may read. Throws Error(usage) if this pass does not run on this thread.
   const nn::Context& context() const;
-  /// Makes a value of this pass.
+  /// Wraps a variable as the value of a Python Tensor that exists only in this pass, the forward of one block.
   std::shared_ptr<const InBlock> hold(Variable v);
-  /// Returns the parameter on the tape. Throws Error(usage) if the block did not declare it.
+  /// Returns the parameter as a variable of the tape. Throws Error(usage) if the block did not declare it.
   const Variable& parameter(const Declared& declared);
-  /// Tells that an operation reads the variable.
+  /// Must be called when an operation reads the variable.
   void read(const Variable& v);
-  /// Returns whether an operation read the block's input. An input that no gradient is wanted of counts as read.
+  /// Returns whether an operation read the block's input. An input for which no gradient is wanted counts as read.
   bool read_input() const { return read_input_; }
-  /// Throws Error(usage) if forward did not use a parameter that the block trains: it would get no gradient.
+  /// Throws Error(usage) if forward did not use one of the trained parameters that the block declares: that parameter would get no
+  /// gradient.
   void check_all_used() const;
-  /// Returns `t` on the device of the pass.
+  /// Returns `t`, or a copy of it on the device of the pass.
   static Tensor brought(const Tensor& t);
   /// Returns a copy of the values in host memory that does not end with the pass. Throws Error(usage) for a tensor without values.
   Tensor values(const Tensor& t) const;
@@ -84,7 +85,7 @@ class Pass : public std::enable_shared_from_this<Pass> {
   const std::vector<BlockParameter>& parameters_;
   const i32 input_slot_;
   bool read_input_;
-  const nn::Context* context_;  // null once the pass is over
+  const nn::Context* context_;  // the block's context; null once the pass has ended
   std::map<const Declared*, Variable> bound_;
   std::vector<std::weak_ptr<Held>> held_;
   int dropouts_ = 0;

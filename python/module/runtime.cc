@@ -106,7 +106,7 @@ void settle(Device device) noexcept {
   if (!device.is_cuda()) return;
   try {
     wait_for_gpu(device);
-  } catch (const Error&) {  // the thread that computes on the GPU gets the error
+  } catch (const Error&) {  // the error is ignored here: the thread that computes on the GPU gets it
   }
 }
 

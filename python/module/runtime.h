@@ -13,8 +13,8 @@
 
 namespace spillway::python {
 
-/// Says what a computation does in the forward of a block written in Python (pass.h): it is refused; it computes in host memory that does
-/// not belong to the run; or it computes where the block does.
+/// How a computation is treated in the forward of a block written in Python (pass.h): it is refused; it runs in host memory that does not
+/// belong to the training run; or it runs on the block's device.
 enum class InForward { refused, on_host, on_block };
 
 /// A computation on `device`: takes the turn for this thread and makes the device's stream current. Set `long_enough` for work of more than

@@ -18,8 +18,8 @@ TYPE_CHECKING = False  # type checkers take it as True; at run time, not importi
 if TYPE_CHECKING:
     from typing import Any, Iterable
 
-# The keys that Spillway reads in rows (docs/fine-tuning.md). Of a row with token ids only _TOKEN_KEYS are kept, because datasets leave the
-# text of the row in it, too.
+# The keys that Spillway reads in rows (docs/fine-tuning.md). Of a row with token ids only _TOKEN_KEYS are kept, because data sets leave the
+# row's text in the row as well.
 _TOKEN_KEYS = ("input_ids", "labels", "attention_mask", "position_ids", "seq_lengths", "completion_mask", "assistant_masks", "token_type_ids")
 _TEXT_KEYS = ("text", "prompt", "completion", "messages", "conversations", "instruction", "input", "output", "system", "history")
 _KEYS = (*_TOKEN_KEYS, *_TEXT_KEYS, "tools", "documents", "chat_template_kwargs")
@@ -61,7 +61,7 @@ def write_rows(file: str | os.PathLike, rows: Iterable[Any]) -> str:
     if not name.endswith(".jsonl"):
         raise UsageError(f"write_rows: expected a name that ends in .jsonl, got {name}")
 
-    unread: dict[str, None] = {}  # an ordered set
+    unread: dict[str, None] = {}  # a dict serves as an ordered set
 
     def write(out: Any) -> None:
         number = -1
@@ -87,7 +87,7 @@ def _whole(file: str | os.PathLike, write: Any) -> str:
         out = _Checked(open(part, "xb"), part)
     try:
         with out.file:
-            with contextlib.suppress(OSError):  # a filesystem without locks
+            with contextlib.suppress(OSError):  # raised by a filesystem without locks
                 fcntl.flock(out.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             write(out)
             with _system_errors(f"write {part}"):
@@ -104,7 +104,7 @@ def _whole(file: str | os.PathLike, write: Any) -> str:
 def _rows(what: str, rows: Any) -> Any:
     if hasattr(rows, "iter_rows"):  # a DataFrame of Polars
         return rows.iter_rows(named=True)
-    if hasattr(rows, "itertuples") and hasattr(rows, "columns"):  # of pandas, where an empty cell is NaN
+    if hasattr(rows, "itertuples") and hasattr(rows, "columns"):  # a DataFrame of pandas, where an empty cell is NaN
         return ({key: None if isinstance(value, float) and value != value else value
                  for key, value in zip(rows.columns, row)} for row in rows.itertuples(index=False, name=None))
     try:
@@ -174,10 +174,10 @@ def _put_in_place(part: str, name: str, before: tuple[int, ...] | None) -> None:
         os.replace(part, name)
     else:
         try:
-            os.link(part, name)  # fails if the name was created at this very moment
+            os.link(part, name)  # fails if another process has created the name at this moment
         except FileExistsError:
             raise UsageError(f"[system] expected no file named {name}, got one that was created meanwhile: give another name") from None
-        except OSError:  # a filesystem without links
+        except OSError:  # raised by a filesystem without hard links
             os.rename(part, name)
     folder = os.open(os.path.dirname(name) or ".", os.O_RDONLY)
     try:
@@ -235,7 +235,7 @@ def _write_tokens(out: Any, row: Any, number: int) -> int:
         row = row["input_ids"]
     listed, values = _listed(row), None
     if hasattr(listed, "__iter__") and not isinstance(listed, (str, bytes, bytearray)):
-        listed = list(listed)  # an exception of the user's own row is passed on
+        listed = list(listed)  # exceptions of the user's iterator pass through
         with contextlib.suppress(TypeError, OverflowError):
             values = array.array("I", listed) if bool not in set(map(type, listed)) else None
     if values is None:

@@ -99,7 +99,7 @@ class Report:
 
 
 def _size(size: Optional[int]) -> str:
-    if not size or size >= 2**60:  # nothing, or no limit
+    if not size or size >= 2**60:  # the limit is missing, or so large that it means no limit
         return "–"
     unit = max(0, min(4, (int(size).bit_length() - 1) // 10))
     return f"{size / 1024**unit:.4g} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[unit]}"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pathlib
     from typing import Any, Callable, Optional
 
-# What Hugging Face's Trainer calls what is called otherwise here.
+# Maps names of Hugging Face's Trainer to those of Spillway's Trainer.
 _OTHER_NAMES = {
     "train_dataset": "data=rows", "eval_dataset": "validation_data=rows", "args": "**spillway.from_training_arguments(args)",
     "callbacks": "train(on_step=..., on_validate=..., on_save=...)", "processing_class": "tokenizer=path of the tokenizer's folder",
@@ -47,7 +47,7 @@ class TrainingResult:
         rows: dict[int, dict[str, Any]] = {}
         with contextlib.suppress(FileNotFoundError), open(self.run / "metrics.jsonl", encoding="utf-8") as lines:
             for line in lines:
-                with contextlib.suppress(ValueError):  # a line that is being written
+                with contextlib.suppress(ValueError):  # raised by a line that is still being written
                     row = json.loads(line)
                     rows[row["step"]] = row
         return [rows[step] for step in sorted(rows)]

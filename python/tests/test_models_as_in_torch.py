@@ -63,7 +63,7 @@ LINES = {
     "stop": "r = trainer.train(lambda event: False, log=quiet, progress=False); assert not r.finished and len(r.losses) == 2",
 }
 
-# Lines that are written otherwise here, and the words of the error that say how.
+# Lines of PyTorch that Spillway writes in another way, with the words of the error message that say how.
 INSTEAD = {
     "labels": ("model(tokens, labels=tokens)", r"model.loss\(tokens, targets\)"),
     "padding": ("model(tokens, attention_mask=tokens * 0)", "equally many tokens"),
@@ -188,7 +188,7 @@ def test_freezing_and_thawing():
     assert np.array_equal(net.fc2.weight.numpy(), before) and net.fc2.weight.grad is None
     net.fc2.weight.requires_grad = True
     net(spillway.ones((2, 4))).sum().backward()
-    optimizer.step()  # takes it up, with the gradient that it has
+    optimizer.step()  # the optimizer begins to update the parameter, with its present gradient
     assert not np.array_equal(net.fc2.weight.numpy(), before)
 
 
@@ -320,7 +320,7 @@ def test_one_class_serves_both_loops(tmp_path):
     assert sorted(kept) == sorted(name for name, _ in model.named_parameters())
     for name, parameter in by_hand.named_parameters():
         np.testing.assert_allclose(kept[name], parameter.numpy(), atol=1e-6, err_msg=name)
-    assert np.array_equal(model[1].weight.numpy(), first)  # the run has weights of its own
+    assert np.array_equal(model[1].weight.numpy(), first)  # the run trained copies, so these weights are unchanged
     model.load_state_dict(kept)
     np.testing.assert_allclose(model[1].weight.numpy(), by_hand[1].weight.numpy(), atol=1e-6)
 

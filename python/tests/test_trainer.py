@@ -45,14 +45,14 @@ def test_what_a_callback_raises_comes_out(flags):
         spillway.Trainer(**flags).train(fail, log=quiet)
     assert error.traceback[-1].name == "fail"
     steps = []
-    assert spillway.Trainer(**flags).train(steps.append, log=quiet).finished  # from the last checkpoint
+    assert spillway.Trainer(**flags).train(steps.append, log=quiet).finished  # the run resumes from the last checkpoint
     assert [e.step for e in steps] == [5, 6]
 
 
 def test_ctrl_c_saves(flags):
     def interrupt(event):
         if event.step == 2:
-            os.kill(os.getpid(), signal.SIGINT)  # heard after the next step, which no checkpoint is due after
+            os.kill(os.getpid(), signal.SIGINT)  # the run sees the signal after the next step, after which no checkpoint is due
 
     with pytest.raises(KeyboardInterrupt):
         spillway.Trainer(**flags).train(interrupt, log=quiet)
@@ -169,7 +169,7 @@ def test_reports_are_what_the_program_prints(flags):
                                        {**flags, "roofline": "true"}.items()))
     plan = spillway.plan(**flags)
     assert set(plan.to_dict()) == set(printed) == set(spillway.PlanReport.__annotations__)
-    timed = {"predicted_step_s", "computing_share", "lane_shares", "nvme_written_per_day", "alternatives"}  # of another timing of the model
+    timed = {"predicted_step_s", "computing_share", "lane_shares", "nvme_written_per_day", "alternatives"}  # values that differ
     for key, value in printed.items():
         assert plan[key] == getattr(plan, key) and type(plan[key]) is type(value), key
         assert key in timed or plan[key] == value, key
@@ -196,7 +196,7 @@ def test_a_status_is_what_the_program_prints(flags):
 def test_plans_are_objects():
     plan = spillway.plan(model="gpt2-tiny", device="cpu", device_memory="64MiB", host_memory="64MiB", sequence_length=32)
     assert plan["predicted_step_s"] > 0 and "memory plan" not in plan.to_dict()
-    table, spillway.reports._core = str(plan), None  # nothing is planned again to be printed
+    table, spillway.reports._core = str(plan), None  # printing must not plan again
     try:
         assert str(plan) == table
     finally:
@@ -250,7 +250,7 @@ def test_rows_of_a_dataset(tmp_path, flags):
     first = (tmp_path / "deep/rows.data.jsonl").read_text().splitlines()[0]
     assert "left out" not in first and '"labels": [-100, ' in first
 
-    assert losses(rows(), "deep/rows", steps=8)[:1] != want[:1]  # goes on at step 7
+    assert losses(rows(), "deep/rows", steps=8)[:1] != want[:1]  # the run continues at step 7
     pairs.reverse()
     with pytest.raises(spillway.UsageError, match="data"):
         losses(rows(), "deep/rows", steps=9)

@@ -41,7 +41,7 @@ struct Dispatch {
     if (std::is_same_v<Config, TrainConfig> && !starts) install_stop_handlers();
     return trainer::on_ranks(
         given, console, host, [&](const Peers& peers) { return body(given, console, peers); }, start,
-        // Without running destructors, because threads that still run would use the destroyed objects.
+        // The process ends without running destructors, because threads that still run would use the destroyed objects.
         [](int status) { ::_exit(status); });
   }
 
@@ -116,7 +116,7 @@ int run_command(Command command, const std::vector<std::string>& args, const Str
       settings);
   for (const std::string& note : notes) {
     if (launcher.rank == 0 && launcher.name != "spillway")
-      console.log("--deepspeed: " + note);  // the process that started this rank has logged the note
+      console.log("--deepspeed: " + note);  // the process that started this rank has already logged the notes on the DeepSpeed file
   }
   check_settings(settings, host);
   std::vector<std::string> words{std::string(info(command).name)};

@@ -113,7 +113,7 @@ std::string format_bytes(i64 bytes) {
   constexpr std::array kNames = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   size_t unit = 0;
   double value = static_cast<double>(bytes) / kKiB;
-  while (value >= 1023.5) {  // a value that would be printed as 1024 moves to the next unit
+  while (value >= 1023.5) {  // a value that would be printed as 1024 is printed in the next larger unit
     value /= 1024;
     ++unit;
   }

@@ -42,7 +42,7 @@ class GpuQueue {
   struct Idle;
   const Device gpu_;
   CUstream_st* handle_ = nullptr;
-  std::shared_ptr<Idle> idle_;  // reusable events that no Moment needs any more
+  std::shared_ptr<Idle> idle_;  // reusable CUDA events that nobody waits for any more
 };
 
 /// A point on a queue: the moment when all work queued before record() is done. Another record() replaces the

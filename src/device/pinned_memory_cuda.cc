@@ -19,7 +19,7 @@
 namespace spillway {
 namespace {
 
-// The largest number of threads that touch and lock memory. More do not speed up the kernel's zeroing and the driver's pinning.
+// The largest number of threads that touch and lock memory. More threads do not speed up the kernel's zeroing and the driver's pinning.
 constexpr i64 kMostThreads = 8;
 constexpr i64 kTouchedBytes = 64 * kMiB;  // the number of bytes that a thread touches as one task
 constexpr i64 kHostPage = 4 * kKiB;

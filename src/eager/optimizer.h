@@ -52,7 +52,7 @@ class Optimizer {
   };
   /// Returns a copy of the state of parameters()[index].
   ParameterState state(size_t index) const;
-  /// Restores what state() returned. Throws Error(usage) if names or shapes of the parts are others; their types may differ.
+  /// Restores what state() returned. Throws Error(usage) if a part has another name or shape; its type may differ.
   void set_state(size_t index, const ParameterState& state);
   /// Makes the state of parameters()[index] that of a new optimizer.
   void forget_state(size_t index) { states_.at(index).steps = 0, begin(*parameters_[index], states_[index]); }
@@ -62,13 +62,14 @@ class Optimizer {
   /// complete, it replaces an existing file. load() throws Error(data) on a file for other parameters, other shapes or another rule.
   void save(const std::filesystem::path& file) const { save_all(file, {this}); }
   void load(const std::filesystem::path& file) { load_all(file, {this}); }
-  /// Do the same for several optimizers and one file. The names of the second one begin with "1.", those of the third with "2.".
+  /// save_all() and load_all() do the same as save() and load() for several optimizers that share one file. The names of the second
+  /// optimizer begin with "1.", those of the third with "2.".
   static void save_all(const std::filesystem::path& file, const std::vector<const Optimizer*>& optimizers);
   static void load_all(const std::filesystem::path& file, const std::vector<Optimizer*>& optimizers);
 
  private:
   struct State {
-    Tensor bytes;  // the state as tiles of `format`, one after the other
+    Tensor bytes;  // the optimizer state in tiles of `format`, one after the other
     i64 steps = 0;
     optim::StateFormat format;
   };

@@ -41,8 +41,8 @@ std::string_view decoder_type(Family family);
 std::string decoder_types();
 ModelConfig parse_decoder(Family family, const ConfigObject& object);
 
-/// These functions map the families of image models to their `model_type` and back, as decoder_family()
-/// does for decoders. image_model_json() returns an image model's config.json for config_write.cc.
+/// The functions for image models map their families to their `model_type` and back, as decoder_family() does for decoders.
+/// image_model_json() returns an image model's config.json for config_write.cc.
 std::optional<Family> image_family(std::string_view type);
 std::string image_types();
 ModelConfig parse_image_model(Family family, const ConfigObject& object);

@@ -80,7 +80,7 @@ FeatureForm feature_form(Family family) {
 
 nn::Sequential build_feature_net(const ModelConfig& config, DType dtype) {
   const FeatureForm form = feature_form(config.family);
-  const bool alexnet = config.family == Family::alexnet;  // AlexNet begins with PyTorch's default initialisation, VGG with torchvision's
+  const bool alexnet = config.family == Family::alexnet;  // AlexNet uses PyTorch's default initialisation and VGG uses torchvision's
   nn::Sequential model;
   Extent image{config.image_CHW[1], config.image_CHW[2]};
   i64 channels = config.image_CHW[0];

@@ -24,8 +24,9 @@ struct FeatureForm {
   };
   std::vector<Convolution> convolutions;  // the layers "features.N"; N grows by 2, or by 3 after a pooled convolution
   i64 pool_kernel, extent;                // the kernel of the max poolings, whose stride is 2; the side in pixels of the classifier's input
-  bool drops_first;                       // whether dropout comes before each hidden linear layer; otherwise it comes after it
-  std::array<int, 3> linear_numbers;      // the numbers N of the linear layers' names "classifier.N"
+  // pool_kernel: the kernel size of the max poolings, whose stride is 2; extent: the side of the classifier's input in pixels
+  bool drops_first;
+  std::array<int, 3> linear_numbers;  // the numbers N in the linear layers' names "classifier.N"
 };
 FeatureForm feature_form(Family family);
 

@@ -11,7 +11,7 @@ namespace spillway::models {
 
 struct Extent {
   i64 h = 0, w = 0;
-  /// Returns the extent of the output of a convolution or pooling with this kernel size, stride and padding.
+  /// Returns the extent of the output of a convolution or pooling of an image of this extent.
   Extent behind(i64 kernel, i64 stride, i64 padding) const {
     return {(h + 2 * padding - kernel) / stride + 1, (w + 2 * padding - kernel) / stride + 1};
   }

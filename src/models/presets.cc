@@ -28,7 +28,8 @@ const std::vector<std::string_view>& built() {
   return names;
 }
 
-// Returns a size of GPT-2 (Radford et al. 2019). The published vocabulary ends with <|endoftext|>, which serves as begin and end token.
+// Returns the configuration of one size of GPT-2 (Radford et al. 2019). The published vocabulary ends with <|endoftext|>, which serves as
+// begin and end token.
 ModelConfig gpt2(i64 layers, i64 width, i64 heads, i64 positions = 1024, i64 vocabulary = 50257) {
   ModelConfig c;
   c.family = Family::gpt2;
@@ -65,7 +66,8 @@ ModelConfig llama_tiny() {
   return c;
 }
 
-// Returns a size of Llama 3, after Grattafiori et al. 2024 (arXiv:2407.21783) and the model cards of Llama 3.1 and 3.2.
+// Returns the configuration of one size of Llama 3, after Grattafiori et al. 2024 (arXiv:2407.21783) and the model cards of Llama 3.1 and
+// 3.2.
 ModelConfig llama3(i64 layers, i64 width, i64 heads, i64 mlp_width, double rope_factor) {
   ModelConfig c = llama(layers, width, heads, 8, mlp_width);
   c.positions = 131072;

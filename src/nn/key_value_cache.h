@@ -15,7 +15,7 @@ class KeyValueCache {
     Tensor k, v;
   };
 
-  /// The memory in which the cached keys and values are stored.
+  /// Where the cached keys and values are stored.
   enum class Lies : u8 {
     here,      // the cache lies in the memory that attention reads
     elsewhere  // the cache lies in host memory; while a block's attention runs, the block's part is copied to the stream's memory

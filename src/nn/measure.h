@@ -13,7 +13,7 @@ struct ModelSize {
   i64 kept_bytes = 0;                            // the bytes of activations kept from forward to backward
   i64 peak_bytes = 0;                            // the largest size of all activations at one time, their gradients included
   double forward_flops = 0, backward_flops = 0;  // the operations as counted by FlopCount
-  std::string text() const;                      // returns the figures above as text, one line for each kind
+  std::string text() const;                      // returns all sizes as text, one line for each kind
 };
 
 /// Measures the model that `build` returns, for a micro-batch of `rows` rows of `positions` positions (1 for images). The figures are those

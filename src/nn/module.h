@@ -31,7 +31,8 @@ struct Context {
   // targets of the step that contribute to the loss. The factor is rounded once, to the model's type.
   double loss_factor = 1;
   i64 logits_position = 0;
-  // The cache in Mode::generate: the batch continues after the positions in it. Null: each row begins with the batch.
+  // The cache of keys and values in Mode::generate. The batch's tokens follow the positions that the cache holds. If it is null, each row
+  // of the batch begins at position 0.
   KeyValueCache* cache = nullptr;
   u16 block = 0;             // the index of the block that runs, which selects the block's part of the cache
   bool keep_logits = false;  // whether a head keeps all logits from forward to backward; otherwise ops::LogitsMemory decides

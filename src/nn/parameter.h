@@ -29,7 +29,8 @@ struct Parameter {
   // The number of multiplications with the parameter per position of the loss. A convolution multiplies once per output pixel.
   double positions = 1;
   std::shared_ptr<Storage> storage;  // the storage, without memory at first; it holds the whole parameter, contiguously
-  // Writes elements [begin, begin + out.size()) of first values that a program brings itself, in place of those of `init`. Thread-safe.
+  // Writes elements [begin, begin + out.size()) of initial values that the calling program supplies, in place of those of `init`.
+  // Thread-safe.
   std::function<void(i64 begin, std::span<double> out)> given;
 
   /// Returns a view of the whole parameter. For a quantized parameter the view shows the stored units as words of `dtype`.

@@ -48,7 +48,7 @@ struct MicroBatch {
 MicroBatch empty_batch(const std::vector<InputShape>& inputs, i64 rows);
 
 struct StepBatch {
-  i64 cursor = 0;           // the number of rows that the run consumed before this step
+  i64 cursor = 0;           // the number of rows of data that the run consumed before this step
   i64 counted_targets = 0;  // the number of targets that contribute to the loss, over all micro-batches of this rank
   i64 data_tokens = 0;      // the sum of MicroBatch::data_tokens over all micro-batches of this rank
   std::vector<MicroBatch> micro_batches;

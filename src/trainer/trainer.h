@@ -37,7 +37,7 @@ class Trainer {
   /// whose code is the command's exit status. Several ranks need a launcher, or settings.communicator = "local", which runs them as threads
   /// of this process; only rank 0 calls the callbacks. Installs no signal handlers.
   trainer::TrainingResult fit(const trainer::OwnData& data, trainer::Messages& messages);
-  /// Does the same, but passes on no lines.
+  /// Trains like the fit() above, but passes on no lines.
   trainer::TrainingResult fit(const trainer::OwnData& data = {});
 
  private:

@@ -63,7 +63,7 @@ TEST_F(BackgroundSaveMore, IsTheSameFromEveryTierOntoAnother) {
     EXPECT_EQ(std::distance(std::sregex_iterator(f.err.begin(), f.err.end(), said), {}), kSteps) << f.err;
     for (const int step : {1, 7, kSteps}) expect_same_checkpoint(checkpoint(out, step), checkpoint("run-device-none", step));
   }
-  // Each run continues from its last checkpoint but one, with its state on another tier.
+  // Each run is continued from its next-to-last checkpoint, with its state on another tier.
   for (const auto& [from, onto] : {std::pair("nvme-none", "host"), {"device-none", "nvme"}, {"host-forward", "device"}}) {
     const std::string run = std::string("run-") + from, out = std::string("from-") + from;
     fs::create_directory(at / out);
@@ -120,7 +120,7 @@ TEST_F(BackgroundSaveMore, AFullDiskIsAWarningAndTrainingGoesOn) {
           failed = mentions(at.read("stderr.txt"), "was not saved");
           if (failed) {
             fs::remove(filler);
-          } else {  // fills the disk anew each time, since a removed checkpoint leaves room
+          } else {  // fills the disk again and again, because a removed checkpoint frees space
             std::ofstream more(filler, std::ios::app);
             while (more.write(some.data(), 1 << 20).flush()) {
             }

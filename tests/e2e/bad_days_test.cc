@@ -101,7 +101,7 @@ TEST_F(BadDaysMore, LockedMemoryOf64KiBChangesNothing) {
   at.before_start([] { limit_locked_memory(64 << 10); });
   const Finished f = at.spillway(on_nvme("run", "none"));
   EXPECT_EQ(f.status, 0) << f.err;
-  EXPECT_EQ(lines_with(f.err, "io_uring").size(), 1u) << f.err;  // io_uring is used, or refused with the reason
+  EXPECT_EQ(lines_with(f.err, "io_uring").size(), 1u) << f.err;  // one line says that io_uring is used, or why it is refused
   expect_same_run("run", "straight");
 }
 

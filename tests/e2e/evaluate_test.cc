@@ -106,7 +106,7 @@ TEST(EvaluateChoices, WithoutNumbersThereIsNoAccuracy) {
   for (const char* file : {"config.json", "model.safetensors"})
     std::filesystem::copy_file(test::data(std::string("choices/") + file), at / "diverged" / file);
   std::string weights = at.read("diverged/model.safetensors");
-  std::fill(weights.end() - 8, weights.end(), '\xff');  // two NaN values that every position reads
+  std::fill(weights.end() - 8, weights.end(), '\xff');  // writes two NaN values, which every position reads
   at.write("diverged/model.safetensors", weights);
   const Finished rows =
       at.spillway({"evaluate", "--model", "diverged", "--data", test::data("choices/rows.jsonl"), "--micro-batch-size", "2"});

@@ -60,7 +60,7 @@ TEST_F(GoingBack, OtherDataAtItsPathIsNotTakenForTheRuns) {
   EXPECT_EQ(at.read("run/config.json"), config);
   EXPECT_EQ(at.read("run/metrics.jsonl"), metrics);
   expect_says(at.spillway(to_step(6, {"--allow-change", "data"})), 0, {"continues at step 4 of 6", "done: step 6"});
-  expect_says(at.spillway(to_step(8)), 0, {"continues at step 6 of 8"});  // the file holds the data of its last steps
+  expect_says(at.spillway(to_step(8)), 0, {"continues at step 6 of 8"});  // the file holds the data of the run's last steps
   at.write("text.txt", text);
   expect_says(at.spillway(to_step(10)), 2, {"up to step 8"});
   // With another sequence length the rows are cut differently, but the data are the same, so only the length has to be allowed.

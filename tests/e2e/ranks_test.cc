@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kEndless = 1'000'000;  // steps of a run that only a signal or kill ends; no number of a step depends on them
+constexpr int kEndless = 1'000'000;  // steps of a run that ends only by a signal or a kill; the numbers of a step do not depend on it
 
 struct RanksOfMpi : testing::Test {
   Workplace at;

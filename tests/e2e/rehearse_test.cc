@@ -27,7 +27,7 @@ const Args kTwoThreads = {"--ranks", "2", "--communicator", "local"};
 std::optional<pid_t> parent_of(pid_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   std::string stat;
-  std::getline(file, stat);  // the process may end while it is read, which ends the line
+  std::getline(file, stat);  // the process may end while its file is read; the line is then empty
   if (stat.rfind(')') == stat.npos) return {};
   char state = 0;
   pid_t parent = 0;

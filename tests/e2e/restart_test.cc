@@ -163,7 +163,7 @@ TEST_F(RestartMore, WithoutFlockAFileNamesTheHolder) {
       [&] {
         if (at.metrics("run").size() < kKilledAfter) return false;
         said = at.read("stderr.txt");
-        ::kill(at.pid(), SIGSTOP);  // stops the first process before the second one looks
+        ::kill(at.pid(), SIGSTOP);  // stops the first process before the second one looks for locks
         second = at.spillway(right);
         return true;
       },

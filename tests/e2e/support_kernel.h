@@ -24,7 +24,7 @@ class LoopDisk {
   ~LoopDisk();
   LoopDisk(const LoopDisk&) = delete;
   LoopDisk& operator=(const LoopDisk&) = delete;
-  /// Returns "" if the disk exists, and otherwise why this machine cannot make one.
+  /// Returns why this machine cannot make the file system, or "" if it exists.
   const std::string& why_not() const { return why_not_; }
   /// Makes everything on the disk fail from now on, as if the drive had been pulled out.
   void vanish();

@@ -32,7 +32,7 @@ Tensor stepped(DType dtype, const optim::RuleSettings& settings, const std::file
                const Shape& shape = {optim::kTileElems + 77}) {
   const auto w = nn::make_parameter("w", shape, dtype, {});
   nn::EagerParameters weights({w});
-  const Tensor gradient = randn(shape, RandomKey{2}, dtype);  // allocated on the current stream's device
+  const Tensor gradient = randn(shape, RandomKey{2}, dtype);  // a gradient on the current stream's device
   Optimizer optimizer(weights, settings);
   for (int step = 0; step < 2; ++step) {
     autograd::Tape tape(&weights);

@@ -150,7 +150,8 @@ TEST(QuantizedValues, OfAnyPartAreThoseOfTheWhole) {
 
 // Quantizing reads many units (of 128 weights) from a file at a time, and gives the same bytes wherever reads begin.
 TEST(QuantizedValues, AreReadManyUnitsAtATime) {
-  const auto p = nn::make_parameter("w", {150, 137}, DType::bf16, {}, WeightFormat::nf4);  // its weights are 160 units and part of another
+  // a parameter whose weights are 160 units and a part of another unit
+  const auto p = nn::make_parameter("w", {150, 137}, DType::bf16, {}, WeightFormat::nf4);
   int reads = 0;
   const auto values = [&](const nn::Parameter&, i64 begin, std::span<double> out) {
     ++reads;

@@ -46,7 +46,7 @@ TEST_P(Blobs, GenerationsInTwoSlotsLeaveEachOtherAlone) {
   fill_pattern(next.span(), 2);
   const TileRange all{0, kTiles};
   stamp_and_write(world.blob(), all, 6, old.span()).wait();
-  for (i64 t = 0; t < kTiles; ++t) {  // A step writes generation 7 tile by tile while generation 6 is read whole.
+  for (i64 t = 0; t < kTiles; ++t) {  // A writer writes generation 7 tile by tile while generation 6 is read as a whole.
     stamp_and_write(world.blob(), {t, t + 1}, 7, next.span(t * kTile, kTile)).wait();
     world.blob().read(all, 6, in.span()).wait();
     ASSERT_TRUE(same(in.span(), old.span())) << "tile " << t;
@@ -69,14 +69,14 @@ TEST_P(Blobs, OneSlotHoldsEveryGeneration) {
 
 TEST_P(Blobs, CountsEachByteOnceInItsTier) {
   World world(GetParam(), 2);
-  if (world.nvme) world.nvme->system().most_requested_bytes = 8192;  // a resumed transfer still counts as one
+  if (world.nvme) world.nvme->system().most_requested_bytes = 8192;  // a transfer that is resumed still counts as one transfer
   Buffer buffer(3 * kTile);
   stamp_and_write(world.blob(), {0, 3}, 0, buffer.span()).wait();
   stamp_and_write(world.blob(), {2, 3}, 1, buffer.span(0, kTile)).wait();
   world.blob().read({1, 3}, 0, buffer.span(0, 2 * kTile)).wait();
   world.blob().view({0, 1}, 0);
   for (const Tier tier : {Tier::device, Tier::host, Tier::nvme}) {
-    const bool counts = tier == GetParam() && tier != Tier::device;  // moves inside the device are no traffic
+    const bool counts = tier == GetParam() && tier != Tier::device;  // moves within the device do not count as traffic
     EXPECT_EQ(world.written_bytes(tier), counts ? 4 * kTile : 0);
     EXPECT_EQ(world.read_bytes(tier), counts ? 2 * kTile : 0);
   }

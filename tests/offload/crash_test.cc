@@ -86,7 +86,7 @@ TEST_P(Crash, SomeInstantsRecover) {
     EXPECT_GE(verdict.images, 500);
     if (disaster == Disaster::process_death || GetParam() == Durability::step) {
       EXPECT_EQ(verdict.bad, 0) << "of " << verdict.images << ", the first " << verdict.first;
-    } else {  // no generation survives, and the store does not claim that one does
+    } else {  // the image holds no generation, and the store does not claim that it does
       EXPECT_GT(verdict.bad, 0);
       EXPECT_EQ(verdict.wrong, 0);
     }
@@ -156,7 +156,7 @@ TEST(KillRelease, EveryRestartGoesOnFromTheLastReportedGeneration) {
     u64 before = 0;
     for (int life = 0; life < 10; ++life) {
       const u64 told = kill_after(life * 3, description);
-      ASSERT_GT(told, before);  // the process got further than the one before it
+      ASSERT_GT(told, before);  // each process must commit more generations than the process before it
       const ChosenEngine chosen = make_io_engine(IoEngineKind::automatic, 16);
       SmallStore store(*chosen.engine, description);
       ASSERT_TRUE(store.store.last_commit()) << store.store.why_new();
@@ -179,7 +179,7 @@ bool writes_superblock(const IoLog& log, const IoLog::Entry& entry) {
 
 TEST_P(FaultyStore, ASuperblockBeforeItsDataIsCaught) {
   IoLog log = record(1);
-  size_t report = 0;  // index behind the last report, or behind the superblock that was moved there
+  size_t report = 0;  // index of the log entry after the last report, or after the superblock that was moved there
   for (size_t i = 0; i < log.entries.size(); ++i) {
     if (log.entries[i].kind == IoLog::Kind::mark && log.entries[i].mark % 2 == 0) report = i + 1;
     if (!writes_superblock(log, log.entries[i])) continue;
@@ -191,7 +191,7 @@ TEST_P(FaultyStore, ASuperblockBeforeItsDataIsCaught) {
 }
 
 TEST_P(FaultyStore, FlushesLeftOutAreCaught) {
-  for (const int kept : {0, 1}) {  // planted faults: no flush is kept, or only the last one of each commit
+  for (const int kept : {0, 1}) {  // planted faults: the log contains no flush, or only the last one of each commit
     IoLog log = record(1);
     std::vector<IoLog::Entry> entries;
     for (size_t i = 0; i < log.entries.size(); ++i) {
@@ -207,7 +207,7 @@ TEST_P(FaultyStore, FlushesLeftOutAreCaught) {
 TEST_P(FaultyStore, DataInTheSlotInUseIsCaught) {
   IoLog log = record(1);
   const i64 tables = table_offset(describe().persistent_tiles, 0), bytes = table_bytes(describe().persistent_tiles);
-  for (IoLog::Write& write : log.writes) {  // planted fault: both slots use one table
+  for (IoLog::Write& write : log.writes) {  // planted fault: both slots use the same checksum table
     if (write.offset == tables + bytes && write.bytes.size() == static_cast<size_t>(bytes)) write.offset = tables;
   }
   EXPECT_GT(judge(log, Disaster::process_death, 2).bad, 0);

@@ -17,12 +17,12 @@ using test::IoLog;
 using test::kFirstGeneration;
 using test::SmallStore;
 
-constexpr u64 kOthers = 40;  // generation that the other run commits
+constexpr u64 kOthers = 40;  // the generation that the other run commits
 
 struct Way {
   const char* name;
   std::function<void(StoreDescription&)> change;
-  bool commits = true;  // false: commits nothing, since otherwise the right start would continue from its commit
+  bool commits = true;  // false: the other run commits nothing, since otherwise the right start would continue from its commit
 };
 const Way kWays[] = {
     {"another layout", [](StoreDescription& d) { d.layout_hash = 8; }},
@@ -146,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(All, KilledStartRelease, testing::Values(Durability::ch
 TEST_P(KilledStartRelease, WhileItSetsAside) {
   for (const Way& way : kWays) {
     SCOPED_TRACE(way.name);
-    bool again = GetParam() == Durability::step;  // at every second death the wrong start runs once more before the right one
+    bool again = GetParam() == Durability::step;  // at every second death, the wrong start runs once more before the right one
     const auto then = [&] {
       again = !again;
       if (again) start(other(way), way.commits);

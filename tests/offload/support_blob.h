@@ -26,7 +26,7 @@ class StoreBlob {
     description.run_id = "blob";
     description.data_bytes = data_bytes;
     description.persistent_tiles = tiles;
-    description.stripe_unit_bytes = 3 * offload::kPageBytes;  // so that most tiles cross stripe units
+    description.stripe_unit_bytes = 3 * offload::kPageBytes;  // this size makes most tiles cross stripe units
     return description;
   }
 

@@ -11,7 +11,7 @@
 
 namespace spillway::test {
 
-constexpr u64 kFirstGeneration = 3;  // generation of the first commit
+constexpr u64 kFirstGeneration = 3;  // the generation of the first commit
 // Lists generations in the order of their commits. Generation 5 is committed twice, with different records.
 constexpr u64 kCommittedGenerations[] = {3, 4, 5, 5, 6, 7};
 

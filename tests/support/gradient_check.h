@@ -1,5 +1,6 @@
-// Compares an op's gradients with central differences in fp64, and its results on strided views with those on contiguous tensors. With h =
-// 1e-6 the differences are accurate to h^2 f''' + eps / h, about 1e-9 for these sizes; the check requires 1e-6 relative.
+// Compares an op's gradients with central differences in fp64, and its results on strided views with those on contiguous tensors. With h
+// = 1e-6 the differences are accurate to h^2 f''' + eps / h, about 1e-9 for inputs of size 1; the check requires a relative error below
+// 1e-6.
 #pragma once
 #include "autograd/gradient_check.h"
 #include "kernels/layout/layout.h"

@@ -1,4 +1,4 @@
-// Chooses round tick values for the axis of a chart and formats them with their unit. All functions are pure.
+// Chooses round numbers for the ticks on the axis of a chart and formats them with their unit. All functions are pure.
 #pragma once
 #include <string>
 #include <vector>

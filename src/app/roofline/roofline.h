@@ -16,14 +16,14 @@ std::string_view to_string(Bound bound);
 struct Timed {
   Kernel kernel;
   Bound bound = Bound::compute;
-  double seconds = 0;  // sum over all runs of the kernel in a step
+  double seconds = 0;  // seconds of all runs of the kernel in a step
 };
 
 struct Roofline {
   Ceilings ceilings;
   std::vector<Timed> kernels;
   std::array<double, kWorks> work_s{};
-  double gpu_s = 0;                     // seconds of all kernels; copies over PCIe run at the same time and do not count
+  double gpu_s = 0;                     // seconds of all kernels in a step; copies over PCIe run at the same time and do not count
   double to_gpu_s = 0, from_gpu_s = 0;  // seconds of the copies in each direction
   double between_ranks_bytes = 0;
   double flops = 0, model_flops = 0;  // FLOPs of a step: all that are computed, and those that the model itself needs

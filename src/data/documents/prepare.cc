@@ -160,9 +160,7 @@ void tokenize_text(const fs::path& path, const Tokenizer& tokenizer, std::option
         options.progress(name, reader.bytes_read(), reader.file_bytes());
       }
     }
-    // The line reader removes the "
-    // " at the end of each line, but that "
-    // " is part of the text, so it is added again.
+    // The line reader removes the line feed at the end of each line. The line feed is part of the text, so it is added again.
     if (!first && reader.ended_with_line_end()) text += '\n';
     pieces.push_back(std::move(text));
     encode();

@@ -16,7 +16,7 @@ namespace spillway::data {
 
 /// Selects what may already exist at the final path, and what happens to it.
 enum class Existing {
-  refuse,   // nothing may exist at the final path; otherwise Error(usage)
+  refuse,   // nothing may exist at the final path; otherwise throws Error(usage)
   replace,  // what existed at the final path at the start is replaced
   // Whatever exists at the final path is replaced. If several processes write one file at once, the last
   // one wins. This value is meant for files that only this program writes; it is not allowed for folders.
@@ -37,8 +37,9 @@ class Beside {
   const std::filesystem::path& path() const { return beside_; }
   const std::filesystem::path& final_path() const { return final_; }
 
-  /// Renames the partial file or folder to the final path. The contents must already be on stable storage; on return the name is too.
-  /// Throws Error(io) if another program created or replaced something at the final path after this object was constructed.
+  /// Renames the partial file or folder to the final path. The caller must have synced the contents to stable storage; on return the new
+  /// name is on stable storage too. Throws Error(io) if another program created or replaced something at the final path after this object
+  /// was constructed.
   void put_in_place();
 
   /// Removes all partial files and folders that dead processes left in `parent`, and returns their

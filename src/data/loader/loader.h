@@ -22,7 +22,7 @@
 namespace spillway::data {
 
 struct LoaderOptions {
-  i64 sequence_length = 0, micro_batch_size = 1;  // sequence_length is unused for images
+  i64 sequence_length = 0, micro_batch_size = 1;  // sequence_length is not used for images
   i64 micro_batches = 1;                          // K, the number of gradient accumulation steps
   int rank = 0, ranks = 1;
   bool shuffled = true;

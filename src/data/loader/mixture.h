@@ -12,8 +12,8 @@ namespace spillway::data {
 
 class Mixture {
  public:
-  /// Creates a mixture. Only the ratios of the weights matter; they are kept to 52 bits
-  /// of the weights' sum. Throws Error(bug) unless each weight is positive and finite.
+  /// Creates a mixture. Only the ratios of the weights matter; they are rounded to integers that add up to about 2^52. Throws Error(bug)
+  /// unless each weight is positive and finite.
   explicit Mixture(const std::vector<double>& weights);
 
   struct Row {

@@ -11,7 +11,7 @@
 namespace spillway::data {
 namespace {
 
-// A row layout, in the order of RowLayout: its name, the key that identifies it, and the other keys that it reads.
+// Describes a row layout: its name, the key that identifies it, and the other keys that it reads.
 struct Layout {
   const char* name;
   const char* key;

@@ -180,7 +180,8 @@ std::vector<fs::path> texts_in(const fs::path& folder) {
     throw Error(ErrorCode::usage, fmt::format("[data] expected .txt files in the folder {}, found none: give files of rows (.jsonl) and "
                                               "token files (.bin) by their own paths",
                                               folder.string()));
-  std::ranges::sort(paths, {}, [](const fs::path& p) { return p.filename().string(); });  // the order is by bytes, whatever the locale
+  // files are ordered by the bytes of their names, whatever the locale
+  std::ranges::sort(paths, {}, [](const fs::path& p) { return p.filename().string(); });
   return paths;
 }
 

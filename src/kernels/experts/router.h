@@ -16,7 +16,7 @@ void router(const Tensor& logits_NE, bool normalised, const Tensor& probabilitie
 /// needs. The load of all layers must have been added before the backward pass of any of these layers begins.
 struct RouterLoad {
   Tensor load_2E;     // the load; undefined if there is no load-balancing loss
-  Tensor targets_N;   // the targets that were passed to add_router_load()
+  Tensor targets_N;   // the targets that were passed to add_router_load(), which mark padding
   double factor = 0;  // the factor by which the loss is multiplied
 };
 

@@ -19,8 +19,9 @@
 namespace spillway::kernels {
 #ifndef SPILLWAY_BATCH_NORM_CHANNEL
 #define SPILLWAY_BATCH_NORM_CHANNEL
-constexpr i64 kShortPlane = 32, kGathered = 1024;  // planes of at most kShortPlane elements are gathered into lines of kGathered
-// One channel: a plane in each of the images. The planes are `stride` elements apart.
+// planes of at most kShortPlane elements are copied together into lines of kGathered elements
+constexpr i64 kShortPlane = 32, kGathered = 1024;
+// One channel of a batch: it has one plane in each image, and the planes are `stride` elements apart.
 template <class T>
 struct NormChannel {
   const T *x, *dy;
@@ -30,7 +31,7 @@ struct NormChannel {
 struct Moments {
   double mean, variance;  // the statistics of the channel, with the biased variance
 };
-// Two sums over a channel that its gradient needs: of dy, and of dy (x - mean) factor.
+// The two sums over a channel that the gradient needs: the sum of dy, and that of dy (x - mean) factor.
 struct GradientSums {
   double dy, dy_x;
 };

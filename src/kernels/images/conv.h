@@ -15,7 +15,7 @@ namespace spillway::kernels {
 
 struct ConvShape {
   i64 images, inputs, outputs, groups;
-  Pair extent;  // rows and columns of x
+  Pair extent;  // the number of rows and of columns of x
   Window window;
 
   Pair positions() const { return positions_of("conv2d", window, extent); }

@@ -56,7 +56,8 @@ class WinogradGradient {
 
   ConvShape shape_;
   Columns columns_;
-  i64 tiles_, outputs_, row_, blocks_, parts_;  // tiles_ counts the tiles of all images, row_ the elements of sums for a channel
+  // tiles_: tiles of all images; outputs_: outputs of a group; row_: elements of the sums for a channel; parts_: parts summed separately
+  i64 tiles_, outputs_, row_, blocks_, parts_;
 };
 
 }  // namespace spillway::kernels

@@ -12,8 +12,8 @@ constexpr int kTile = 32, kTileRows = 8;
 // axes; there is one such matrix for each of their elements.
 struct Turned {
   i64 rows, columns;
-  i64 from_row, to_column;  // the distances in elements between rows of `from`, and between columns of `to`
-  Axes<2> others;           // view 0 is `to`, and view 1 is `from`
+  i64 from_row, to_column;  // the distance in elements between rows of `from`, and between columns of `to`
+  Axes<2> others;           // the remaining axes; view 0 is `to`, view 1 is `from`
 };
 
 // Transposes a matrix tile by tile. A thread block passes a tile through shared memory, so that it accesses both views in memory order.

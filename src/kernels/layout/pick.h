@@ -5,7 +5,8 @@
 
 namespace spillway::kernels {
 
-/// Says where each lane finds its `count` indices. Index k of lane (o, i) is index[o * outer + k * step + i * inner].
+/// Describes where in a tensor of indices each lane of an axis finds its `count` indices. Index k of lane (o, i) is index[o * outer + k *
+/// step + i * inner].
 struct Picks {
   i64 count, outer, step, inner;
 };

@@ -70,9 +70,9 @@ template <class P, class Out>
 struct Output {
   Out* data;
   i64 row_stride;
-  const Wide<P>* added = nullptr;  // the sums of earlier chunks, or C's old values, to which the product is added; may be `data`
+  const Wide<P>* added = nullptr;  // the sums of earlier chunks, or the old values of C, to which the product is added; may be `data`
   i64 added_stride = 0;
-  const P* bias = nullptr;  // one element for each of the n columns, added last
+  const P* bias = nullptr;  // the bias, which is added last; one element for each of the n columns
 };
 
 /// A packed operand of which a product uses a part. It was packed with inner extent `depth`; the product begins at k = `first`, a multiple

@@ -38,8 +38,8 @@ void pack_words(Operand<T> a, i64 m, i64 k, u32* to);
 template <class P, class T, class Out>
 struct FewRows {
   i64 m, n, k;
-  i64 depth;     // the number of k added in one chain, an even number; kDepth<P> keeps gemm.h's invariant
-  const u32* a;  // the rows of A, packed by pack_words()
+  i64 depth;     // the number of k that are added in one chain, which must be even; with kDepth<P> results equal those of gemm.h
+  const u32* a;  // the rows of A, as packed by pack_words()
   Operand<T> b;
   Output<P, Out> c;
 };

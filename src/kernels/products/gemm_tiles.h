@@ -9,7 +9,7 @@
 namespace spillway::kernels::gemm::tiles {
 
 inline constexpr i64 kRows = 16, kColumns = 48;
-/// The extent of k in one tile.
+/// The number of inner indices k in one tile.
 inline constexpr i64 kStep = 32;
 /// The numbers of the tile registers that products with few rows use for the sums, for A and for B.
 inline constexpr int kFewSums = 0, kFewA = 2, kFewB = 3;

@@ -72,7 +72,7 @@ void transpose_words(__m512i (&r)[16]) {
     r[g + 2] = _mm512_unpacklo_epi64(t[g + 1], t[g + 3]);
     r[g + 3] = _mm512_unpackhi_epi64(t[g + 1], t[g + 3]);
   }
-  // At this point r[4 g + c] holds, in its 128-bit lane l, rows 4 g .. 4 g + 3 of column 4 l + c of the words.
+  // At this point lane l (128 bits) of r[4 g + c] holds rows 4 g .. 4 g + 3 of column 4 l + c of the words.
 #pragma GCC unroll 4
   for (int c = 0; c < 4; ++c) {
     const __m512i low = _mm512_shuffle_i32x4(r[c], r[4 + c], 0x44), low2 = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0x44);
@@ -147,7 +147,7 @@ void sums_of(i64 k, const BFloat16* a, i64 a_panel_elems, const BFloat16* b, flo
 }
 
 void configure(const Configuration& c) {
-  asm volatile("" : : "m"(c));  // tells gcc 12 that the instruction reads all of c; its intrinsic names only the first eight bytes
+  asm volatile("" : : "m"(c));  // tells gcc 12 that the instruction reads all of c; the intrinsic names only its first eight bytes
   _tile_loadconfig(&c);
 }
 void release() { _tile_release(); }

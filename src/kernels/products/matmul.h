@@ -39,8 +39,8 @@ void matmul_gelu_gradient(const Tensor& a, const Tensor& b, const Tensor& kept, 
 
 namespace cuda {
 decltype(kernels::matmul) matmul;
-/// cuda::matmul_onto(), matmul_gelu() and matmul_gelu_gradient() return false, without
-/// having done anything, if cuBLASLt has no kernel that computes the whole formula at once.
+/// cuda::matmul_onto(), matmul_gelu() and matmul_gelu_gradient() return false and do nothing if cuBLASLt has no kernel that computes the
+/// whole formula at once.
 bool matmul_onto(const Tensor& addend, const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace);
 bool matmul_gelu(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& kept, const Tensor& out, const Tensor& workspace);
 bool matmul_gelu_gradient(const Tensor& a, const Tensor& b, const Tensor& kept, const Tensor& out, const Tensor& workspace);

@@ -11,7 +11,7 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-constexpr i64 kLoad = 16;  // the most bytes that a kernel loads at once, so better alignment makes no difference
+constexpr i64 kLoad = 16;  // the most bytes that a kernel loads at once; a better alignment makes no difference
 
 i64 alignment_of(std::uintptr_t bytes) { return bytes % kLoad == 0 ? kLoad : static_cast<i64>(bytes & -bytes); }
 

@@ -17,7 +17,7 @@ namespace spillway::kernels {
 /// Describes a matrix stored column by column, as BLAS sees it.
 struct BlasMatrix {
   i64 rows, columns;
-  i64 leading;      // the distance in elements from one column to the next
+  i64 leading;      // the distance in elements from the beginning of one column to that of the next
   bool transposed;  // whether cuBLASLt multiplies with the transpose of the matrix
   i64 alignment;    // the alignment in bytes that the extents imply, or that of the address if it is smaller
   auto operator<=>(const BlasMatrix&) const = default;

@@ -20,14 +20,15 @@ enum class AttentionLibrary { own, cudnn };
 struct AttentionMask {
   double scale = 1;  // the factor of the scores, above 0
   bool causal = true;
-  double dropout = 0;  // the dropped fraction of the probabilities; the mask uses element (h * Tq + t) * Tk + s of sample first_sample + b
+  // the fraction of the probabilities that is dropped; the mask uses element (h * Tq + t) * Tk + s of sample first_sample + b
+  double dropout = 0;
   RandomKey key;
   i64 first_sample = 0;
   AttentionLibrary library = AttentionLibrary::own;
   double softcap = 0;   // above 0: the soft cap, by which scores become softcap * tanh(scale * q k / softcap)
   i64 window = 0;       // above 0: a query sees its own position's key and the window - 1 keys before it; needs causal
   Tensor positions_BT;  // [B, Tk] int32: each key's position (0, 1, ...) in its document; undefined if a row is one document; needs causal
-  /// Returns whether only `causal` limits what a query sees: there is no soft cap, no window and no documents.
+  /// Returns whether only `causal` limits which keys a query sees: there is no soft cap, no window, and only one document per row.
   bool is_plain() const { return softcap == 0 && window == 0 && !positions_BT.defined(); }
 };
 

@@ -90,7 +90,7 @@ struct Tile {
   const AttentionMask& mask;
   i64 b, h, begin, rows;
   const i32* positions;  // the positions of the keys within their documents; may be null
-  // seen(t) returns how many keys, counted from key 0, row t of the tile sees. visible() returns the largest such number among the rows of
+  // seen(t) returns the end of the range of keys that row t of the tile sees. visible() returns the largest such number among the rows of
   // the tile.
   i64 seen(i64 t) const { return mask.causal ? position(t) + 1 : extents.keys; }
   i64 visible() const { return seen(rows - 1); }
@@ -101,8 +101,8 @@ struct Tile {
     return std::max({i64{0}, of_window, positions ? position(t) - positions[b * extents.keys + position(t)] : 0});
   }
   i64 first() const { return first(0); }
-  // Both functions return the key at which products begin, which is first() rounded down: to a packed strip if
-  // the keys are rows (first_row), or to a chunk of the inner extent if the keys are summed over (first_summed).
+  // first_row() and first_summed() return the key at which products begin, which is first() rounded down: to a packed strip if the keys
+  // are rows (first_row), or to a chunk of the inner extent if the keys are summed over (first_summed).
   i64 first_row() const { return first() / gemm::kStrip * gemm::kStrip; }
   i64 first_summed() const { return first() / gemm::kDepth<T> * gemm::kDepth<T>; }
   void drop_row(i64 t, T* x) const {
@@ -216,7 +216,8 @@ struct Backward {
   const Tensor &q, &k, &v, &out, &lse, &dout, &dq, &dk, &dv;
 
   struct Buffers {
-    T *k_rows, *v_rows, *k_columns, *scores, *gradients, *left, *right, *capped;  // `capped` holds the scores of a row after the soft cap
+    // packed operands and sums of one tile; `capped` holds the scores of a row after the soft cap
+    T *k_rows, *v_rows, *k_columns, *scores, *gradients, *left, *right, *capped;
   };
 
   // The matrix [keys, width] in which dk or dv of a head is summed. The sums are made

@@ -13,8 +13,8 @@ constexpr float kLog2e = 1.4426950408889634f;
 
 __device__ inline int lane() { return static_cast<int>(threadIdx.x) % kWarpThreads; }
 __device__ inline int warp() { return static_cast<int>(threadIdx.x) / kWarpThreads; }
-/// Both functions return where this lane's elements lie within a fragment of 16 x 8 elements. A lane holds
-/// two rows, fragment_row() and the row 8 below it, and two columns, fragment_column() and the next one.
+/// fragment_row() and fragment_column() return where this lane's elements lie within a fragment of 16 x 8 elements. A lane holds two
+/// rows, fragment_row() and the row 8 below it, and two columns, fragment_column() and the next one.
 __device__ inline int fragment_row() { return lane() / 4; }
 __device__ inline int fragment_column() { return lane() % 4 * 2; }
 
@@ -78,7 +78,7 @@ class Copier {
     return std::bit_cast<uint4>(pack);
   }
 
-  const H* from_;  // points to the next word that this thread copies
+  const H* from_;  // the next word (16 bytes) that this thread copies
 };
 
 template <int kM, int kN>
@@ -93,8 +93,8 @@ __device__ void clear(float (&x)[kM][kN][4]) {
   }
 }
 
-/// Calls f(m, n, i, row, column) for each element that this lane holds of a warp's tile: element i of fragment (m, n), which lies at (row,
-/// column) of the tile.
+/// Calls f(m, n, i, row, column) for each element of a warp's tile that this lane holds: element i of fragment (m, n), which lies at
+/// (row, column) of the tile.
 template <int kM, int kN, class F>
 __device__ void for_elements(F f) {
   SPILLWAY_UNROLL

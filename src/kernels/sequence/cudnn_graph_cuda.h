@@ -57,7 +57,7 @@ struct Engine {
   std::vector<std::pair<i64, i64>> knobs;  // the knobs as pairs of type and value
   bool operator==(const Engine&) const = default;
 };
-/// Both functions convert between an engine and a text such as "engine 6 k2=5 k13=1".
+/// to_string() and parse_engine() convert between an engine of cuDNN and a text such as "engine 6 k2=5 k13=1".
 std::string to_string(const Engine& engine);
 std::optional<Engine> parse_engine(std::string_view text);
 
@@ -81,7 +81,8 @@ class Graph {
   struct Builder;
   const Problem problem_;
   const Target target_;
-  std::vector<Descriptor> parts_;  // the graph's parts in the order in which they were made, so a part comes before those made of it
+  // the parts of the graph in the order in which they were made; a part comes before those that refer to it
+  std::vector<Descriptor> parts_;
   Descriptor graph_;
 };
 

@@ -58,7 +58,7 @@ std::string pattern_of(const json& step) {
   return found != step.end() ? text(*found, "Regex") : "";
 }
 
-// Returns llama.cpp's name of a pre-tokenization rule; empty if it has none.
+// Returns llama.cpp's name of the pre-tokenization rule that the steps form; empty if llama.cpp has no such rule.
 std::string rule_of(const std::vector<json>& steps, bool ignore_merges) {
   const json& last = steps.back();
   if (flag(last, "use_regex", true)) {

@@ -28,7 +28,7 @@ class Positions {
 };
 
 struct Queries {
-  Value q, k, v;  // [N, H D], [N, K D], [N, K D]; after a norm of each head q and k are [N, H, D] and [N, K, D]
+  Value q, k, v;  // shapes [N, H D], [N, K D], [N, K D]; after a norm of each head, q and k have the shapes [N, H, D] and [N, K, D]
 };
 
 /// Adds attention with result [N, H D]. Also defines the layer's outputs present.N.key and

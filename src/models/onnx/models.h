@@ -4,7 +4,8 @@
 
 namespace spillway::models::onnx {
 
-/// Both functions add the graph of a language model, from ids and a key/value cache (attention.h) to `logits` [B, T, V], f32.
+/// add_gpt2() and add_decoder() add the graph of a language model, from ids and a key/value cache (attention.h) to `logits` [B, T, V],
+/// f32.
 void add_gpt2(Graph& graph);
 void add_decoder(Graph& graph);
 /// Adds a mixture of experts: for each token the weighted sum of the chosen experts' MLPs, [N, C]. `name` is the prefix of the router's and

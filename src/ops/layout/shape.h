@@ -41,8 +41,8 @@ struct Padding {
 };
 /// Surrounds x with `value`. `paddings` has one entry for each of the last axes of x; its last entry belongs to the last axis.
 Variable pad(const Variable& x, const std::vector<Padding>& paddings, double value = 0);
-/// Both functions return x with some elements of each matrix of the last two axes set to zero: tril()
-/// those above the diagonal, triu() those below it. Diagonal 0 is the main one, and 1 the one above it.
+/// tril() and triu() return x with some elements of each matrix of the last two axes set to zero: tril() those above the diagonal, triu()
+/// those below it. Diagonal 0 is the main one, and 1 the one above it.
 Variable tril(const Variable& x, i64 diagonal = 0);
 Variable triu(const Variable& x, i64 diagonal = 0);
 

@@ -23,8 +23,8 @@ struct LogitsMemory {
   i64 kept_bytes = piece_bytes;  // logits of at most this size, or of one piece, are kept for backward
 };
 
-/// Returns the bytes of logits that backward of linear_cross_entropy() computes again, for an x of this dtype; 0 if the logits
-/// are kept. The logits are cut into pieces for the device of the current stream, which the result therefore depends on.
+/// Returns the bytes of logits that backward of linear_cross_entropy() computes again, for an x of this dtype; 0 if the logits are kept.
+/// The result depends on the device of the current stream, for which the logits are cut into pieces.
 i64 logits_again_bytes(i64 rows, i64 vocabulary, DType dtype, const LogitsMemory& memory = {});
 
 /// Returns cross_entropy_sum(x w^T) for x[N, C] (or [B, T, C]) and w[V, C] without ever holding more logits than `memory` allows. The

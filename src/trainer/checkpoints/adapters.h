@@ -10,8 +10,8 @@
 
 namespace spillway::trainer {
 
-// These are keys in a checkpoint's manifest. kBaseWeights is written only if the base weights are stored in another format than that of the
-// matrix products.
+// Keys in a checkpoint's manifest. kBaseWeights is written only if the base weights are stored in another format than that of the matrix
+// products.
 constexpr const char *kBaseFingerprint = "base_fingerprint", *kBaseWeights = "base_weights";
 
 /// Gives `source` the adapters that a training run's flags ask for: new ones (--lora), or those of --adapter. Throws Error(usage) if

@@ -14,7 +14,7 @@ struct Standing {
   i64 no_better = 0;             // number of validations after `best` whose loss was not lower
   std::string validated_on;      // identifies the validation data; losses on different data cannot be compared
   bool owes_validation = false;  // true if the validation after the last step was not made or not finished
-  i64 skipped_in_a_row = 0;      // number of consecutive steps, up to the last one, whose gradients were not finite
+  i64 skipped_in_a_row = 0;      // number of consecutive steps, ending with the last step, whose gradients were not finite
   bool unsound = false;          // last loss or gradient norm was not finite, and not because fp16 searched for a loss scale
   bool diverged = false;         // true if the run ended because its numbers were not finite; no run should resume from such a state
 

@@ -16,7 +16,7 @@ class GrowingFile {
   /// Appends to `file` after its first `bytes` bytes. At most `most_waiting` bytes wait
   /// in memory. A piece that would exceed this limit is dropped, and lost() counts it.
   GrowingFile(data::File file, i64 bytes, size_t most_waiting = std::numeric_limits<size_t>::max());
-  /// Tries a last time to write the waiting pieces.
+  /// Tries one last time to write the waiting pieces.
   ~GrowingFile();
   GrowingFile(GrowingFile&&) = default;
   GrowingFile& operator=(GrowingFile&&) = delete;

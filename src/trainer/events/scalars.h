@@ -16,7 +16,7 @@ struct Scalar {
 
 struct StepScalars {
   i64 step = 0;
-  std::vector<Scalar> scalars;  // in the order of scalar_tags(), without numbers that the line does not have
+  std::vector<Scalar> scalars;  // the numbers, in the order of scalar_tags(); numbers that the line lacks are left out
 };
 
 /// Returns the tags of all scalars that a line may have, in the order in which they are listed.

@@ -17,7 +17,8 @@ std::optional<i64> whole(const std::optional<std::string>& text) {
   i64 value = 0;
   if (!text) return std::nullopt;
   const auto r = std::from_chars(text->data(), text->data() + text->size(), value);
-  return r.ec == std::errc() && value > 0 ? std::optional(value) : std::nullopt;  // Slurm writes 0 for "all", which is no limit
+  // Slurm writes 0 to mean all of the memory, which is no limit
+  return r.ec == std::errc() && value > 0 ? std::optional(value) : std::nullopt;
 }
 
 // Returns the bytes that a line of /proc/meminfo such as "MemAvailable:   123 kB" gives for `key`.

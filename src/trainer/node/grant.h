@@ -17,8 +17,9 @@ namespace spillway::trainer {
 constexpr i64 kGrantReserveBytes = 300 * kMiB;
 
 struct MemoryGrant {
-  i64 total_bytes = 0, available_bytes = 0;                 // MemTotal and MemAvailable of /proc/meminfo
-  std::optional<i64> cgroup_limit_bytes, cgroup_use_bytes;  // of the cgroup level with the least memory left
+  i64 total_bytes = 0, available_bytes = 0;  // MemTotal and MemAvailable of /proc/meminfo
+  // limit and use of this process's cgroup or of the ancestor with the least memory left
+  std::optional<i64> cgroup_limit_bytes, cgroup_use_bytes;
   std::optional<i64> slurm_bytes;
   i64 bytes = 0;        // memory that the process may use, never below 0
   std::string bounded;  // the limit that decides: "MemAvailable", "the cgroup limit" or "Slurm's memory"

@@ -28,8 +28,8 @@ class Messages {
   virtual bool json() const = 0;
   virtual bool terminal() const = 0;
 
-  /// Passes every result, log line and warning to `record` from now on, beginning with those so far (at most 1000 lines). An empty function
-  /// ends this. `record` must stay valid until then, and may not call this object.
+  /// Passes every result, log line and warning to `record` from now on, beginning with the first 1000 lines passed before this call. An
+  /// empty function stops the recording. `record` must stay valid until then and must not call this object.
   void record(std::function<void(std::string_view)> record);
 
  protected:

@@ -1,6 +1,6 @@
-// Compares the planner's choice with the plans that it would choose with one more flag, or with less memory. The
-// planner's search sizes and simulates only a few of the possible plans, and each added flag leads it to other
-// ones. The plan of least cost is chosen, and the command `plan` shows the rest beside it. All functions are pure.
+// Compares the plan that the planner chooses with those that it would choose if the user gave one more flag or less memory. The planner's
+// search examines only a few of the possible plans, and each added flag makes it examine other ones. The plan of least cost is chosen,
+// and the command `plan` lists the others. All functions are pure.
 #pragma once
 #include <string>
 #include <vector>

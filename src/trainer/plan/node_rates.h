@@ -9,8 +9,9 @@ namespace spillway::trainer {
 
 struct NodeRates {
   Rates rates;
-  std::string doubts;                     // a text "; …" for each reason to trust a prediction less
-  i64 process_bytes = 0, peak_bytes = 0;  // memory of the process after timing, before the plan is allocated; its peak until then
+  std::string doubts;  // one text of the form "; …" for each reason to trust a prediction less
+  // bytes of this process's memory after timing, before the plan is allocated; and its peak until then
+  i64 process_bytes = 0, peak_bytes = 0;
 };
 
 /// Computer describes the device and threads with which a rank computes.

@@ -14,7 +14,8 @@ namespace spillway::trainer {
 struct TierBudgets {
   std::array<i64, offload::kTiers> bytes{};  // bytes by tier; the nvme budget is 0 without a scratch path
   bool nvme_is_memory = false;               // true if the nvme tier is a tmpfs, so that its bytes take host memory
-  bool host_from_device = false;             // true if no flag divides the memory: the host tier then uses the device budget
+  // true if no flag divides the memory between device and host; the host tier then uses the device budget
+  bool host_from_device = false;
 };
 
 /// ChosenPlan is a plan with the reasons for it, one line per choice. choose_plan() returns the plan with

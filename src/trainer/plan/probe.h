@@ -17,7 +17,7 @@ struct BlockSeconds {
 };
 
 struct UnitSeconds {
-  double tile_s = 0;      // seconds in which one thread updates one element that is in its cache, in the run's format
+  double tile_s = 0;      // seconds in which one thread updates one element that is in its cache, in the state format of the run
   double checksum_s = 0;  // seconds in which one thread computes the checksum of one byte that is in its cache
   double copy_s = 0;      // seconds in which all threads together copy one byte from memory to memory
   double update_s = 0;    // seconds in which all threads together update one element from and to memory

@@ -17,7 +17,7 @@ namespace spillway::trainer {
 /// small GPU a 32nd of its free memory. If a trial shows that NCCL takes more, that many bytes are left free.
 constexpr i64 kLeastNcclBytes = 512 * kMiB;
 
-/// GpuMeeting says how the GPUs of the ranks exchange data.
+/// How the GPUs of the ranks exchange data.
 struct GpuMeeting {
   bool nccl = false;      // true: GPUs exchange data over NCCL; false: through host memory
   i64 nccl_bytes = 0;     // GPU memory that NCCL will take, estimated from a trial
@@ -28,7 +28,7 @@ struct GpuMeeting {
   double abort_s() const { return std::min(15.0, timeout_s); }
 };
 
-/// MeetingPoint is the device of one rank, and whether other ranks use the device too.
+/// The device of one rank, and whether other ranks use the device too.
 struct MeetingPoint {
   Device device;
   bool shared = false;  // true if several ranks use this GPU

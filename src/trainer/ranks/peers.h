@@ -28,8 +28,9 @@ struct RankPlace {
 
 class Peers {
  public:
-  /// `all` is this rank's communicator for the group of all ranks, or null if this rank is the only one. `host` is the
-  /// name of this rank's machine in error messages. Collective; throws Error(peer) if the other ranks do not answer.
+  /// Prepares the communication between ranks. `all` is this rank's communicator for the group of all ranks, or null if this rank is the
+  /// only one. `host` is the name of this rank's machine in error messages. Collective; throws Error(peer) if the other ranks do not
+  /// answer.
   explicit Peers(std::unique_ptr<parallel::Communicator> all = nullptr, std::string host = host_name());
 
   const RankPlace& place() const { return place_; }

@@ -17,14 +17,14 @@ struct StepSample {
   Phases phases;
   DiskUse disk;
   parallel::TierBytes moved, planned;
-  double meeting_s = 0;                 // seconds in collectives, including waits for slower ranks
+  double meeting_s = 0;                 // seconds of the step in collectives, including waits for slower ranks
   const StepCost* predicted = nullptr;  // predicted cost of a step with the same instruction lists
 };
 
 struct AuditRow {
   std::string what;
   double predicted = 0, measured = 0;
-  bool bytes = false;  // true if the values are bytes, false if they are seconds
+  bool bytes = false;  // true if the compared values are bytes, false if they are seconds
 };
 
 /// MemoryAudit holds the planned and the peak memory of the whole run, in bytes.

@@ -16,8 +16,8 @@ namespace spillway::trainer {
 struct HeldOutLoss {
   double sum = 0;
   i64 targets = 0, micro_batches = 0;
-  /// These counts are set for image models. `right` counts the images whose target class has the largest logit, `among_five` those
-  /// whose target class has one of the five largest. Of two classes with equal logits the class with the lower index ranks first.
+  /// Counts of images, which are set for image models. `right` counts the images whose target class has the largest logit, `among_five`
+  /// those whose target class has one of the five largest. Of two classes with equal logits the class with the lower index ranks first.
   std::optional<i64> right, among_five;
   double mean() const { return sum / static_cast<double>(targets); }
   std::optional<double> accuracy() const { return share(right); }

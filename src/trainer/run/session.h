@@ -51,14 +51,15 @@ class Session {
   /// Allocates the memory and the scratch files. `system` makes the I/O engine's system calls, or is
   /// null for the real ones. `ends` are this rank's communicators, or null if this rank is the only one.
   void open(offload::SystemCalls* system = nullptr, const parallel::MeshEnds* ends = nullptr);
-  /// Says what open() and make_rank() are doing, for a progress line such as "page-locking host memory, 120 GiB of 480 GiB". Thread-safe.
+  /// Returns what open() and make_rank() are doing, as text for a progress line such as "page-locking host memory, 120 GiB of 480 GiB".
+  /// Thread-safe.
   std::string taking() const;
   /// Collective. Makes the rank. Must be called after open(), since the ranks' GPUs may connect in this call.
   void make_rank();
   /// Renames the files on nvme from which a state was recovered. They are kept, but the run does not resume from that state.
   void set_state_aside();
-  /// Reopens the state on nvme as it was after the optimizer step that `generation`
-  /// numbers. Used if this rank has a later state that some other rank does not have.
+  /// Reopens the state on nvme as it was after the optimizer step that `generation` numbers. Used if this rank has a later state that
+  /// another rank lacks.
   void go_back_to(u64 generation);
   /// Returns a log line that names the nvme folders and the I/O engine. The result is empty if the plan does not use nvme.
   std::string nvme_line() const { return scratch_ ? scratch_->text() : ""; }
@@ -126,7 +127,8 @@ class Session {
   std::unique_ptr<ThreadPool> pool_;
   i64 unlocked_bytes_ = 0;  // bytes of host memory that could not be page-locked
   std::string why_unlocked_;
-  std::atomic<i64> pinned_bytes_ = 0, pinning_bytes_ = 0;  // bytes page-locked by finished allocations; by the current one (0: none)
+  // bytes page-locked by finished allocations; bytes to page-lock in the current allocation (0: none)
+  std::atomic<i64> pinned_bytes_ = 0, pinning_bytes_ = 0;
   std::unique_ptr<MemoryPool> device_, host_;
   std::optional<HeldScratch> scratch_;  // set if the plan uses nvme
   parallel::Resources resources_;

@@ -10,8 +10,8 @@
 
 namespace spillway::trainer {
 
-/// weight_histograms() calls `see` for each trained parameter in the model's order, on every rank. Must
-/// be called only when no update is deferred. An error on one rank is thrown on all ranks (AgreedError).
+/// A function of this type receives the histogram of each trained parameter. weight_histograms() calls it in the model's order, on every
+/// rank. Must be called only when no update is deferred. An error on one rank is thrown on all ranks (AgreedError).
 using SeeHistogram = std::function<void(const nn::Parameter&, const Histogram&)>;
 void weight_histograms(const nn::Sequential& model, parallel::Rank& rank, const Peers& peers, const SeeHistogram& see);
 

@@ -169,7 +169,8 @@ void check_forward(RanksConfig& config, const Host& host) {
   check_checkpoint(config.checkpoint);
   if (config.tokenizer) check_tokenizer(*config.tokenizer);
   check_activations(config.placement->activations);
-  config.placement->gradients = config.placement->optimizer = PlacementWish::whole(Tier::device);  // forward passes make neither
+  // a forward pass has no optimizer state and no gradients, so they are placed on the device, where they take no bytes
+  config.placement->gradients = config.placement->optimizer = PlacementWish::whole(Tier::device);
   find_nvme(config, config.placement->parameters.uses(Tier::nvme), host);
 }
 
@@ -227,8 +228,8 @@ void check(BenchConfig&, const Host& host) {
 }
 void check(SelftestConfig&, const Host&) {}
 
-// Checks a value for an #SBATCH directive, which is one line of the job script. The
-// value must not contain anything that would end the line or begin another word.
+// Checks a value that is written into an #SBATCH directive, one line of the job script. The value must not contain anything that would
+// end the line or begin another word.
 void check_directive(const std::string& flag, const std::string& value) {
   const bool plain = std::ranges::all_of(value, [](unsigned char c) {
     return c < 128 && (std::isalnum(c) || std::string_view("_-.,:+@/=").find(static_cast<char>(c)) != std::string_view::npos);
@@ -237,7 +238,7 @@ void check_directive(const std::string& flag, const std::string& value) {
     refuse("[" + flag + "] expected a name of letters, digits and _-.,:+@/= only, as in Slurm's names, got " + data::in_quotes(value));
 }
 
-// Refuses the flag's path if it does not exist. A path with a shell variable is not checked, because only the job can expand it.
+// Refuses a flag whose path does not exist. A path with a shell variable is not checked, because only the job can expand it.
 void check_there(const char* flag, const std::string& path) {
   std::error_code none;
   if (path.find('$') == std::string::npos && !std::filesystem::exists(path, none))
@@ -271,7 +272,7 @@ void check(ScheduleConfig& config, const Host&) {
   if (config.csv && !config.csv->ends_with(".csv")) refuse("[--csv] expected a name that ends in .csv, got \"" + *config.csv + "\"");
 }
 
-// Fills in the settings that --cluster describes. Refuses flags for values that the cluster itself determines.
+// Fills in the settings that --cluster describes. Refuses flags whose values the cluster determines.
 void take_cluster(PlanConfig& config) {
   if (!config.cluster) return;
   const Settings given = config;

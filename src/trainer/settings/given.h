@@ -10,7 +10,7 @@
 namespace spillway::trainer {
 
 struct Given {
-  std::vector<Value> values;  // several for a repeated flag
+  std::vector<Value> values;  // the given values; more than one if the flag is repeated
   std::string what;           // where the values were given, for error messages: "--steps", "steps in run.json", or "steps" by a program
 };
 using GivenMap = std::map<std::string, Given>;

@@ -79,7 +79,8 @@ struct Option {
   std::string name;   // name without leading dashes, such as "learning-rate"
   std::string group;  // heading under which --help lists the option
   std::string help;
-  Field field;                     // has no get and set if the program itself reads the option, as for --config
+  // the member of the configuration; without get and set if the program itself reads the option, as for --config
+  Field field;
   unsigned commands = 0;           // set of the commands that take the option; bit i stands for the Command of value i
   bool changes_numbers = false;    // the option changes the numbers that a run computes
   bool absent_when_unset = false;  // the run hash omits the option while it is unset, so that runs older than the option keep their folders
@@ -130,7 +131,7 @@ std::vector<std::string> keys_with(Command command, bool Option::*attribute);
 /// Returns whether the option has another value in `settings` than by default. Requires an option of the settings' command with a field.
 bool is_given(const Option& option, const Settings& settings);
 
-/// Each of the following functions returns one part of the table that options() joins.
+/// Each function below returns one part of the table that options() joins.
 std::vector<Option> model_options();
 std::vector<Option> optimizer_options();
 std::vector<Option> memory_options();

@@ -221,7 +221,8 @@ std::vector<Option> model() {
   };
 }
 
-// Counts as unset without --drop-last, like runs that were made before the option existed.
+// Returns the value of --drop-last by which runs are compared. Without the flag it counts as unset, as in runs made before the option
+// existed.
 std::optional<std::string> drops(const TrainConfig& config) {
   if (!config.drop_last) return {};
   return "true";

@@ -22,7 +22,7 @@ std::optional<Tier> find_tier(std::string_view name) {
   refuse("[" + what + "] expected " + kWanted + ", got " + shown(value));
 }
 
-// Splits "device=2GiB,host=rest" into what each tier takes.
+// Splits a text such as "device=2GiB,host=rest" into what each tier takes.
 Value::Mapping shares_of(const std::string& text, const std::string& what) {
   Value::Mapping shares;
   for (size_t begin = 0; begin <= text.size();) {

@@ -11,7 +11,7 @@ struct RunSettings {
   Cadence checkpoint_every;
   bool no_final_checkpoint = false;
   i64 keep = 2;                     // number of newest complete checkpoints that stay
-  std::optional<i64> time_limit_s;  // seconds that the run may take; empty: until the end of the Slurm job, if there is one
+  std::optional<i64> time_limit_s;  // seconds that the run may take; empty: until the end of the Slurm job, if the run is part of one
 
   i64 log_every = 1;         // steps between progress lines
   i64 sample_every = 0;      // steps between samples of generated text; 0: no samples

@@ -24,8 +24,8 @@ i64 parse_size(const std::string& text, const std::string& what);      // return
 i64 parse_duration(const std::string& text, const std::string& what);  // returns seconds
 
 std::string print_number(double value);
-std::string print_size(i64 bytes);        // never rounds: "2GiB", "100GB", "123B"
-std::string print_duration(i64 seconds);  // never rounds: "30m", "90s"
+std::string print_size(i64 bytes);        // prints the exact size: "2GiB", "100GB", "123B"
+std::string print_duration(i64 seconds);  // prints the exact time: "30m", "90s"
 
 /// Reads a placement: a text such as "auto", "host" or "device=2GiB,host=rest", or a mapping from tiers to sizes or "rest". Exactly one
 /// tier takes the rest.

@@ -242,7 +242,8 @@ class RankRun {
     progress_ = start_.progress;
   }
 
-  // Returns whether a checkpoint replaces the state on nvme. If so, the whole checkpoint must be read before that state is discarded.
+  // Returns whether a checkpoint is used instead of the state on nvme. If so, the whole checkpoint must be read before that state is
+  // discarded.
   bool gives_up_for_checkpoint() {
     const auto& left = session_->rank().state().recovered();
     const std::optional<Record> record = left ? parse_record(*left) : std::nullopt;
@@ -386,7 +387,7 @@ class RankRun {
       } catch (const AgreedError& e) {
         if (config_.resume.kind != Resume::Kind::automatic || !tried || (e.code() != ErrorCode::data && e.code() != ErrorCode::io)) throw;
         leave_damaged();
-        if (start_.checkpoint == tried) throw;  // no other checkpoint was found, so the error has another cause
+        if (start_.checkpoint == tried) throw;  // no other checkpoint was found, so the error has another cause and is thrown again
       }
       tell_of_damaged();
       settle_rows();
@@ -404,7 +405,7 @@ class RankRun {
     }
     TrainConfig asked = config_;
     asked.resume = asked_;
-    asked.allow_change.clear();  // not stored, because the new values are the run's own from now on
+    asked.allow_change.clear();  // --allow-change is not stored, because from now on the new values are the run's own
     contents_.thawed = progress_.thawed;
     folder_->write_contents(to_json(contents_));
     folder_->write_config(to_json(asked));
@@ -424,7 +425,7 @@ class RankRun {
   // Runs the training steps. After an error the files on nvme are kept for a restart.
   int train() try {
     progress_.data = contents_.find("data");
-    if (is_from_another_run()) progress_.standing = {};  // the validations of another run say nothing about this one
+    if (is_from_another_run()) progress_.standing = {};  // validations of another run say nothing about this run
     progress_.rules = kNumberRules;
     peers_.together([&] {
       parallel::ModelState& state = session_->rank().state();
@@ -447,15 +448,15 @@ class RankRun {
   PreparationProgress preparation_;
   std::unique_ptr<const RunData> data_;
   RunContents contents_;           // contents of the files that this start reads
-  std::vector<std::string> same_;  // keys whose values the run in --out may spell differently
+  std::vector<std::string> same_;  // keys whose values differ only in spelling from those of the run in --out
   std::vector<std::string> contents_notes_;
   LeftState left_state_;
   std::optional<TrainConfig>* first_ = nullptr;
   Start start_;
-  size_t told_ = 0;  // number of the damaged checkpoints in start_.left that were reported
+  size_t told_ = 0;  // number of damaged checkpoints in start_.left that were reported so far
   Progress progress_;
   i64 ranks_before_ = 1;
-  Resume asked_;           // --resume as the user gave it
+  Resume asked_;           // the value of --resume as the user gave it
   Recovery recovery_;      // the state on nvme, or why it is not used
   std::string attention_;  // names of cuDNN's attention engines; empty without cuDNN
   DiskWatch watch_;        // must outlive the session, whose I/O engine calls it

@@ -39,7 +39,7 @@ class BenchTest : public testing::Test {
   const TemporaryFolder folder_;
 };
 
-// Passes system calls on, counts the bytes that the I/O engine moves, and fails reads with EIO while `failing` is set.
+// Forwards system calls, counts the bytes that the I/O engine moves, and fails reads with EIO while `failing` is set.
 class CountingSystem final : public offload::SystemCalls {
  public:
   i64 completed(const offload::Transfer& transfer, i64 result) override {
@@ -60,7 +60,7 @@ TEST_F(BenchTest, ALoopsTimeIsItsBestRoundsAndTheSpreadSaysHowFarTheOthersAre) {
   EXPECT_LT(s[0].seconds, 0.04);
   EXPECT_GT(s[0].spread, 1);
   EXPECT_GE(s[1].seconds, 0.001);
-  EXPECT_EQ(calls, 2 + size.rounds);  // one call warms up, one estimates the time, and one is made per round
+  EXPECT_EQ(calls, 2 + size.rounds);  // one call to warm up, one to estimate the time, and one for each round
 }
 
 TEST_F(BenchTest, RowsOfTheLoops) {

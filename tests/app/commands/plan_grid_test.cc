@@ -57,7 +57,7 @@ class Grid {
     }
   }
 
-  int plans = 0;  // counts plans that fit into their budgets
+  int plans = 0;  // the number of plans that fit into their budgets
   std::string faults;
 };
 

@@ -52,8 +52,8 @@ TEST_F(PlanCommand, SaysHowBusyEachLaneIs) {
   EXPECT_GT(shares["optimizer"].get<double>(), 0);
   EXPECT_EQ(shares["send"].get<double>(), 0) << "no other stage";
   EXPECT_GT(plan_json["computing_share"].get<double>(), 0);
-  // Computing takes at most the share of a step in which the compute lane (the thread that computes)
-  // is busy. The two shares may be sums of equal times in different orders, hence the tolerance.
+  // The share of a step that is spent computing is at most the share in which the compute lane (the thread that computes) is busy. The
+  // two shares may be sums of equal times in different orders, hence the tolerance.
   EXPECT_LE(plan_json["computing_share"].get<double>(), shares["compute"].get<double>() * (1 + 1e-9));
   const std::string text = plan({}).out;
   const size_t at = text.find("\n  lanes are busy: compute ");
@@ -75,7 +75,7 @@ TEST_F(PlanCommand, AnAlternativeIsThePlanWithItsFlag) {
       const std::string flag = one["flag"];
       const size_t space = flag.find(' ');
       const std::string name = flag.substr(0, space), value = flag.substr(space + 1);
-      if (name == "--device-memory" || name == "--host-memory") continue;  // the test's command already has this flag
+      if (name == "--device-memory" || name == "--host-memory") continue;  // the test's command already has these flags
       const Json with_flag = json({name, value})["total_bytes"];
       if (with_flag != one["total_bytes"]) different += flag + ": " + with_flag.dump() + ", not " + one["total_bytes"].dump() + "\n";
     }

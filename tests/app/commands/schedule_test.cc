@@ -116,7 +116,8 @@ TEST(ScheduleCommand, Draws) {
   EXPECT_EQ(count(drawing, ">rank \\d</text>"), 2);
   EXPECT_TRUE(has(drawing, "<title>3F0: 3 to 4</title>"));
   EXPECT_TRUE(has(drawing, "makespan 25, bubble 4.0 %"));
-  // In the drawing, actions of stages 0 and 1 have one shade. Stage 3 is a later chunk of its rank, so its actions have another shade.
+  // In the drawing, actions of stages 0 and 1 have the same shade. Stage 3 is a later chunk of its rank, so its actions have another
+  // shade.
   const auto shade = [&](const char* action) {
     const size_t title = drawing.find(std::string("<title>") + action + ":");
     return drawing.substr(drawing.rfind("fill=", title), 14);

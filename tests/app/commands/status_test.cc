@@ -65,7 +65,7 @@ TEST_F(StatusTest, WearAndTheDaysItLeaves) {
   EXPECT_DOUBLE_EQ(s.wear.bytes_per_step, 4000);
   EXPECT_DOUBLE_EQ(s.wear.bytes_per_token, 4);
   EXPECT_DOUBLE_EQ(s.wear.bytes_per_day, 8000.0 * 86400);
-  EXPECT_DOUBLE_EQ(*s.wear.days, 2e12 / (8000.0 * 86400));  // the endurance of the two drives is 2e12 bytes together
+  EXPECT_DOUBLE_EQ(*s.wear.days, 2e12 / (8000.0 * 86400));  // the two drives together have an endurance of 2e12 bytes
   config(R"(, "endurance": "very")");
   EXPECT_FALSE(read().wear.days);
 }
@@ -113,7 +113,7 @@ TEST_F(StatusTest, RunningWhileTheLockIsHeld) {
   EXPECT_EQ(read().owner, "");
   write("metrics.jsonl", lines(100, 100));
   EXPECT_EQ(read().state, RunStatus::State::finished);
-  const RunFolder again(run());  // fails if status did not release the run's lock
+  const RunFolder again(run());  // opening the run folder fails if status did not release the run's lock
 }
 
 TEST_F(StatusTest, TheNewestCompleteCheckpoint) {

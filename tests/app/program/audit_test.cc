@@ -78,7 +78,7 @@ TEST(DiskMeter, CountsWhatTheKernelMoved) {
   EXPECT_EQ(use.read_bytes, 4096);
   EXPECT_EQ(use.written_bytes, 0);
   EXPECT_GE(use.either_s, use.read_s);
-  EXPECT_EQ(later.either_s, use.either_s);  // no transfer was in flight between the two readings
+  EXPECT_EQ(later.either_s, use.either_s);  // the times are equal, because no transfer was in flight between the two readings
 }
 
 class DiskLimits : public testing::Test {
@@ -115,7 +115,7 @@ TEST_F(DiskLimits, MakeRatesNoFaster) {
   EXPECT_EQ(fast.duplex(), 1);
   const DiskRates under = limited(fast, {2e8, 2e8});
   EXPECT_EQ(under.read_bytes_per_s, 2e8);
-  EXPECT_EQ(under.duplex(), 2);  // reads and writes are limited separately
+  EXPECT_EQ(under.duplex(), 2);  // the duplex is 2, because the cgroup limits reads and writes separately
   EXPECT_EQ(limited(fast, {}).mixed_bytes_per_s, 2e9);
 }
 

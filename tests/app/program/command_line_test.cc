@@ -13,7 +13,7 @@ namespace {
 
 struct Case {
   std::vector<std::string> args;
-  std::vector<std::string> said;  // texts that the error message must contain
+  std::vector<std::string> said;  // the texts that the error message must contain
 };
 
 void expect_refused(const std::vector<Case>& cases, const Host& host = FakeHost().host()) {

@@ -82,7 +82,7 @@ TEST(ConfigFile, WhatIsNoConfiguration) {
   EXPECT_EQ(missing.status, 2);
   EXPECT_TRUE(has(missing.err, "no/such/file.json")) << missing.err;
   const TemporaryFolder folder;
-  EXPECT_EQ(run_app({"train", "--config", folder.path().string()}).status, 2);  // the path is a folder
+  EXPECT_EQ(run_app({"train", "--config", folder.path().string()}).status, 2);  // a folder instead of a file is refused
 }
 
 // Returns a configuration in which no field has its default.
@@ -214,7 +214,7 @@ TEST(ConfigFile, EveryBuiltOptionIsWritten) {
 
 TEST(ConfigFile, ResolvedAlternativesDoNotExcludeEachOther) {
   TrainConfig c = train_config({"--epochs", "2", "--global-batch-size", "4"});
-  c.steps = 100;  // the trainer derives these from the epochs and the batch size
+  c.steps = 100;  // the trainer would derive the steps and warm-up from the epochs and the batch size
   c.gradient_accumulation_steps = 4;
   const TrainConfig again = from_file(to_json(c));
   EXPECT_EQ(again.steps, 100);

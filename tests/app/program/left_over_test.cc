@@ -106,7 +106,7 @@ TEST_F(LeftOver, TheLargestWeightsStayFirstAndEqualsAtEvenDistances) {
   EXPECT_EQ(excess(chosen.plan, budgets), (std::array<i64, offload::kTiers>{}));
   EXPECT_EQ(tiers[0], Tier::device) << memory_table(chosen.plan, budgets);
   EXPECT_LT(chosen.plan.moving_slab_bytes, least.moving_slab_bytes / 2);
-  std::vector<bool> stays;  // tells for each transformer block whether its weights stay on the device
+  std::vector<bool> stays;  // for each transformer block, whether its weights stay on the device
   for (const parallel::Group& g : chosen.plan.layout.groups) {
     if (chosen.plan.held_weights(g).count() * parallel::kTileElems > 5'000'000 && g.id != 0) stays.push_back(tiers[g.id] == Tier::device);
   }

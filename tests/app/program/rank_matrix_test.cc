@@ -67,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(Models, SoakRankKinds, testing::Range(kFirstKind, kFirs
 // Lists the cells that a change is most likely to break. They run whether or not the covering array contains them.
 struct NamedCell {
   const char* name;
-  Row cell;  // has one value for each RankFactor
+  Row cell;  // the cell has one value for each RankFactor
 };
 const NamedCell kNamed[] = {
     // The values of a cell are: model, ZeRO stage, pipeline, tiers of parameters,
@@ -173,7 +173,7 @@ class RankFaults : public testing::TestWithParam<PlantedFault> {};
 
 TEST_P(RankFaults, Show) {
   const PlantedFault& fault = GetParam();
-  std::atomic<int> planted{-1};  // stays -1 until a fault is to be planted
+  std::atomic<int> planted{-1};  // -1: no fault is wanted yet; 0: the next collective gets the fault; 1: the fault was planted
   const auto spoil = [&](parallel::Collective what, std::span<std::byte> given) {
     if (what != fault.where || given.size() < 2 * kTileBytes || given.size() % kTileBytes != 0) return;
     if (int none = 0; planted.compare_exchange_strong(none, 1)) fault.plant(given);

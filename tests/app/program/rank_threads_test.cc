@@ -33,7 +33,7 @@ TEST_F(RankThreadsTest, AgreeOnTheStatus) {
   const auto body = [&](int rank, const auto& end) {
     EXPECT_EQ(end->rank(), rank);
     EXPECT_EQ(end->size(), 3);
-    all.arrive_and_wait();  // passes only if all ranks run at the same time
+    all.arrive_and_wait();  // returns only if all ranks run at the same time
     return rank == 1 ? 75 : 0;
   };
   EXPECT_EQ(run_rank_threads({.ranks = 3}, console, body), 75);

@@ -162,7 +162,7 @@ TEST_F(TrainReport, TheAuditsBytesAreExact) {
     EXPECT_EQ(row["predicted"], row["measured"]) << row["what"];
     ++exact;
   }
-  EXPECT_EQ(exact, 5);  // these are the bytes read and written on nvme, and the peaks of three tiers
+  EXPECT_EQ(exact, 5);  // five values are exact: the bytes read from and written to nvme, and the peaks of three tiers
 }
 
 // Flags that only add a report change no number of a run, so the hash of those numbers stays the same.

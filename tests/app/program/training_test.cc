@@ -113,7 +113,7 @@ TEST_F(ProgramTraining, PatienceEndsItAndTheBestStays) {
   training.callbacks.patience = 2;
   training.callbacks.keep_best = true;
   EXPECT_TRUE(train(training).finished);
-  // Training stops after the best validation is followed by two that are no better.
+  // training stops when two validations in a row were no better than the best one
   ASSERT_GE(validations.size(), 3u);
   ASSERT_LT(validations.size(), 8u) << "nothing was stopped early: the test's learning rate is too small";
   const ValidationEvent& kept = validations[validations.size() - 3];

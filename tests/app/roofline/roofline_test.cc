@@ -48,9 +48,11 @@ class Gpt2Roofline : public testing::Test {
 
 TEST_F(Gpt2Roofline, TheModelsFlopsAreSixAParameterAndToken) {
   const Roofline r = roofline();
-  const double matrices = kLayers * 12 * kC * kC + kV * kC;              // the head's matrix is the tied embedding
-  const double attention = 3 * kLayers * 4 * kC * 16 * 1024 * 1025 / 2;  // causal scores; backward costs twice as much as forward
-  const double again = 2 * kV * kC * kRows;                              // backward computes the logits again for their gradients
+  const double matrices = kLayers * 12 * kC * kC + kV * kC;  // the head's matrix is the tied embedding, counted once
+  // FLOPs of the causal scores; a backward costs twice as much as a forward
+  const double attention = 3 * kLayers * 4 * kC * 16 * 1024 * 1025 / 2;
+  // FLOPs with which the backward computes the logits again for their gradients
+  const double again = 2 * kV * kC * kRows;
   EXPECT_NEAR(r.model_flops, 6 * matrices * kRows + attention, 1e-6 * r.model_flops);
   EXPECT_GT(r.flops, r.model_flops + again) << "and attention's seven products instead of four";
   EXPECT_DOUBLE_EQ(r.share_of_peak(r.model_flops), r.model_flops / r.gpu_s / 989e12);

@@ -62,7 +62,7 @@ TEST(TextSource, AFolderIsJoinedInByteOrderOfNames) {
   const TemporaryFolder folder;
   put(folder / "b.txt", "second");
   put(folder / "a.txt", "first ");
-  put(folder / "B.txt", "zeroth ");  // files are read in byte order of names, so upper case comes first
+  put(folder / "B.txt", "zeroth ");  // files are read in byte order of their names, so upper case comes first
   put(folder / "c.txt", "");
   put(folder / "d.txt", "\xc3\xa4!");
   put(folder / "notes.md", "not this");
@@ -194,7 +194,7 @@ TEST(TokenSources, PathsThatAreNotTheirs) {
   put(folder / "a.txt", "x");
   EXPECT_THAT(refused(folder / "a.txt", ErrorCode::usage, 0), HasSubstr("vocabulary"));
   ASSERT_EQ(::mkfifo((folder / "pipe.txt").c_str(), 0600), 0);
-  EXPECT_THAT(refused(folder / "pipe.txt"), HasSubstr("pipe"));  // opening a named pipe must not block
+  EXPECT_THAT(refused(folder / "pipe.txt"), HasSubstr("pipe"));  // the named pipe is refused; opening it would block
 }
 
 TEST(TokenSources, AreThreadSafeAndRefuseWhatIsOutside) {
@@ -220,7 +220,7 @@ TEST(TokenSources, AreThreadSafeAndRefuseWhatIsOutside) {
 
 TEST(TokenSources, BeyondTwoGiga) {
   const TemporaryFolder folder;
-  const i64 tokens = (i64{1} << 32) + 5;  // the tokens exceed a 32-bit count, in a sparse file of 8 GiB
+  const i64 tokens = (i64{1} << 32) + 5;  // the number of tokens, which exceeds 32 bits; the file is sparse and has 8 GiB
   put(folder / "a.bin", "");
   std::error_code error;
   std::filesystem::resize_file(folder / "a.bin", static_cast<u64>(tokens) * 2, error);

@@ -207,7 +207,7 @@ TEST(Pickle, WhatItHoldsIsBoundedByItsBytes) {
     EXPECT_THAT(error_of(ErrorCode::data, [&] { pickle_of(bytes); }), HasSubstr("takes more memory than"));
   };
   refused(pickle(repeated("N", 8 * kMany)));
-  // A global (module and name) made of two texts of a megabyte takes only a few bytes each time that the pickle repeats it.
+  // A global (module and name) consists of two texts of a megabyte. Each repetition of it takes only a few bytes in the pickle.
   refused(pickle(kept(text(std::string(1'000'000, 'a')), 0) + repeated(get(0) + get(0) + "\x93" + "0", 100) + none));
 }
 

@@ -88,7 +88,8 @@ double bound(DType dtype, Unary op, bool slope, double x, double want, double fa
   const double tiny = dtype == DType::f64 ? 0x1p-1022 : 0x1p-126;
   const bool alone = op == Unary::exp || op == Unary::log || op == Unary::tanh;
   const double relative = alone ? 2 * eps : 8 * eps * (gradient_wants_output(op) && op != Unary::sigmoid ? 1 : 1 + x * x);
-  // The sums' terms are x (1 - s) and 1 in silu's slope, x Phi'(x) and Phi(x) in gelu_erf's slope, erf and 1 in gelu_erf.
+  // The error of a sum depends on its terms. These are x (1 - s) and 1 in the derivative of silu, x Phi'(x) and Phi(x) in that of
+  // gelu_erf, and erf and 1 in gelu_erf itself.
   const double terms = op == Unary::gelu_erf ? (slope ? 1 + std::abs(x) : std::abs(x)) : slope ? 1 + std::abs(x) : 0;
   const double sums = 8 * eps * terms;
   return relative * std::abs(want) + test::stored_error(dtype, want) + sums * std::abs(factor) * (1 + stored) +

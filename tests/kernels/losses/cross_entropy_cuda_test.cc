@@ -167,8 +167,8 @@ TEST_F(CrossEntropyTwins, LargeAndForbiddenLogits) {
   const float none = -std::numeric_limits<float>::infinity();
   const Tensor logits = test::random({2, columns}, DType::f32, 8, 3), targets = test::ints({4999, 4500}, {2});
   float* x = logits.data<float>();
-  for (i64 c = 0; c < columns; ++c) x[c] += 30000;                                      // exponentials of these logits would overflow
-  for (i64 c = 0; c < columns; ++c) x[columns + c] = c < 4100 ? none : x[columns + c];  // some threads see no logits but `none`
+  for (i64 c = 0; c < columns; ++c) x[c] += 30000;                                      // plain exponentials of these logits would overflow
+  for (i64 c = 0; c < columns; ++c) x[columns + c] = c < 4100 ? none : x[columns + c];  // some threads see only logits of minus infinity
   const Results exact = run(test::as(DType::f64, logits), targets, DType::f64), got = on_gpu(gpu(), logits, targets, DType::f32);
   // The first row's logits are near 30000, but the differences between them are exact.
   expect_near_exact(got, exact, DType::f32, "large");

@@ -99,9 +99,9 @@ TEST_F(MatmulTwins, OneColumnOfWiderRows) {
     const Tensor a = test::random({30, 7}, types.in, 1), b = test::random({20, 9}, types.in, 2), out = test::random({30, 4}, types.out, 3);
     const auto column = [](const Tensor& x) { return x.slice(1, 3, 4); };
     const Tensor ga = gpu()(a), gb = gpu()(b), thin = gpu()(out), outer = gpu().empty({30, 20}, types.out);
-    multiply(column(ga), column(gb).transpose(0, 1), {}, outer);  // multiplies shapes [30, 1] and [1, 20]
+    multiply(column(ga), column(gb).transpose(0, 1), {}, outer);  // multiplies matrices of the shapes [30, 1] and [1, 20]
     test::expect_product(column(a), column(b).transpose(0, 1), {}, gpu().host(outer), error_of_an_addition(types));
-    multiply(ga, ga.slice(0, 0, 1).transpose(0, 1), {}, column(thin));  // multiplies shapes [30, 7] and [7, 1]
+    multiply(ga, ga.slice(0, 0, 1).transpose(0, 1), {}, column(thin));  // multiplies matrices of the shapes [30, 7] and [7, 1]
     test::expect_product(a, a.slice(0, 0, 1).transpose(0, 1), {}, column(gpu().host(thin)), error_of_an_addition(types));
   }
 }
@@ -161,7 +161,7 @@ TEST_F(MatmulTwins, SameBitsWheneverAndWherever) {
 // products must have the same bits.
 TEST_F(MatmulTwins, SameBitsAtAnyAlignmentOfALayout) {
   for (const Types& types : kAllTypes) {
-    const i64 m = 20, k = 330, n = 66;  // rows have sizes that are not multiples of 16 bytes
+    const i64 m = 20, k = 330, n = 66;  // the sizes of rows are not multiples of 16 bytes
     const Tensor a = test::random({m, k}, types.in, 1), b = test::random({k, n}, types.in, 2);
     const auto product = [&](i64 row, i64 column) {
       const Tensor tall = gpu().empty({m + 1, k}, types.in), wide = gpu().empty({k, 3 * n}, types.in), out = gpu().empty({m, n}, types.out);
@@ -253,7 +253,7 @@ TEST(BlasLt, NamesTheCallThatFailed) {
     try {
       kernels::blas_lt();
     } catch (const Error&) {
-      return;  // reached if cuBLASLt is not installed
+      return;  // cuBLASLt is not installed, so the rest cannot be tested
     }
     kernels::blas_lt_check(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmul");
   });

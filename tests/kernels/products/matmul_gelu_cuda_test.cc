@@ -12,7 +12,7 @@ namespace spillway::matmul_gelu_cuda_test {
 namespace {
 
 struct Problem {
-  Tensor a, b, bias, kept;  // kept: the points at which gelu's gradient is taken
+  Tensor a, b, bias, kept;  // the inputs; `kept` holds the points at which the gradient of gelu is taken
   Problem(i64 m, i64 n, i64 k, DType dtype)
       : a(test::random({m, k}, dtype, 1)),
         b(test::random({k, n}, dtype, 2, 1 / std::sqrt(static_cast<double>(k)))),

@@ -169,7 +169,7 @@ TEST(Matmul, StoresBf16AsNarrowDoes) {
                                          [](i64 i) { return static_cast<u16>(0xaf80 + i * 41); });
 }
 
-// The f16 products range from 2^-25, half the smallest f16 number, to beyond the largest.
+// The products, stored as f16, range from 2^-25, half the smallest f16 number, to beyond the largest.
 TEST(Matmul, StoresF16AsNarrowDoes) {
   expect_stored_as_narrow_does<Float16>([](i64 i) { return static_cast<u16>(0x0001 + i * 91); },
                                         [](i64 i) { return static_cast<u16>(0x8400 + i * 90); });

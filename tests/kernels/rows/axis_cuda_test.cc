@@ -90,7 +90,7 @@ TEST_F(AxisTwins, RunningSums) {
   }
 }
 
-// Orders inputs of few different values, so that many are equal, with infinities and NaN. The order must be the CPU's.
+// Sorts inputs of only a few different values, so that many are equal, with infinities and NaN. The order must be the CPU's.
 TEST_F(AxisTwins, TheBestInOrder) {
   const double inf = std::numeric_limits<double>::infinity(), values[] = {1, 2, 3, inf, -inf, std::numeric_limits<double>::quiet_NaN()};
   for (const Axis& axis : kAxes) {

@@ -58,8 +58,8 @@ TEST_F(ReduceTwins, Rows) {
   check({1, 1, 1});
   check({9, 33, 1});
   check({3, 1024, 1});
-  check({2, 1029, 1});   // one block makes each sum
-  check({1, 16391, 1});  // one large block makes the sum
+  check({2, 1029, 1});   // one thread block computes each sum
+  check({1, 16391, 1});  // one large thread block computes the sum
 }
 
 TEST_F(ReduceTwins, Columns) {
@@ -67,8 +67,8 @@ TEST_F(ReduceTwins, Columns) {
   check({1, 70, 3});
   check({1, 300, 17});
   check({1, 5, 200});
-  check({64, 2, 33}, DType::bf16, DType::f32);   // each block handles whole warps of columns
-  check({1, 2100, 9}, DType::bf16, DType::f32);  // loads are issued ahead of the additions, with a remainder
+  check({64, 2, 33}, DType::bf16, DType::f32);   // each thread block handles whole warps of columns
+  check({1, 2100, 9}, DType::bf16, DType::f32);  // loads are issued before the additions, and some rows remain at the end
 }
 
 TEST_F(ReduceTwins, NothingSumsToZero) {

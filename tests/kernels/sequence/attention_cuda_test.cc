@@ -152,7 +152,8 @@ void expect_rows_near(const Tensor& got, const Tensor& want, double relative, do
   }
 }
 
-// Returns the gradients in fp64 for the out and lse given in `of`, so that both sides of a comparison use the same delta.
+// Returns the gradients in fp64 for the given `out` and log-sum-exp of the forward, so that both sides of a comparison use the same
+// delta.
 Results gradients_in_fp64(const Case& c, const Inputs& in, const Results& of) {
   const Inputs exact = wide(in);
   const Tensor out = test::as(DType::f64, of.out), lse = test::as(DType::f64, of.lse);

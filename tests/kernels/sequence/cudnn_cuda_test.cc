@@ -127,7 +127,7 @@ TEST_F(CudnnTwins, TheSameBitsAgainAndAsThirdsOfOneTensor) {
   const Inputs in = inputs(c, DType::bf16);
   for (const bool thirds : {false, true})
     gpu().run([&] { return kernels::prepare_attention({c.batch, c.length, c.heads, c.kv_heads, c.width, DType::bf16, thirds}); });
-  const Emulated no_more("refusing");  // from now on cuDNN offers no engine, so only plans made before can run
+  const Emulated no_more("refusing");  // cuDNN offers no engine from now on, so only plans made before can run
   const Results once = on_gpu(c, in), again = on_gpu(c, in);
   for (Tensor Results::*one : {&Results::out, &Results::lse, &Results::dq, &Results::dk, &Results::dv})
     EXPECT_TRUE(test::same_bits(once.*one, again.*one));

@@ -20,7 +20,7 @@ std::string missing() {
   return "needs a build that does not emulate cuDNN";
 #else
   if (!dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL)) {
-    const char* stub = "/usr/local/cuda/lib64/stubs/libcuda.so";  // has the soname libcuda.so.1
+    const char* stub = "/usr/local/cuda/lib64/stubs/libcuda.so";  // a stub library with the soname libcuda.so.1
     if (!dlopen(stub, RTLD_NOW | RTLD_GLOBAL)) return std::string("needs libcuda.so.1 or the toolkit's stub of it: ") + dlerror();
   }
   try {
@@ -75,8 +75,8 @@ std::vector<Problem> shapes_of_the_models() {
                               {32, 8, 64, 8192},   // llama3-1b
                               {32, 8, 128, 8192},  // llama3-8b
                               {64, 8, 128, 8192},  // llama3-70b
-                              {32, 8, 128, 2048},  // a shorter sequence than the presets'
-                              {12, 12, 64, 1000},  // a sequence length that is no multiple of a tile
+                              {32, 8, 128, 2048},  // a sequence that is shorter than those of the presets
+                              {12, 12, 64, 1000},  // a sequence length that is not a multiple of a tile
                               {12, 12, 80, 37}};
   std::vector<Problem> all;
   for (const Heads& h : kHeads) {

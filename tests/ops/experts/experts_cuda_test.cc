@@ -119,7 +119,7 @@ TEST_F(MixtureOnGpu, TakesTheBytesOfItsDryRun) {
 TEST_F(MixtureOnGpu, NothingComesToTheHost) {
   const std::vector<Tensor> given = there(inputs(DType::bf16));
   const StreamScope scope(gpu().stream());
-  run(given, false);  // makes the library plan its products, so that the log below shows only the next run
+  run(given, false);  // in this first run the library chooses algorithms for its products, so the log below shows only the second run
   const test::GpuLog log;
   const std::vector<Tensor> kept = run(given, false);
   cuda_check(cudaStreamSynchronize(gpu().stream().queue), "cudaStreamSynchronize");

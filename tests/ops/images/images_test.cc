@@ -23,7 +23,8 @@ void check(const std::vector<Shape>& shapes, const Function& f) {
   test::check_views(inputs, f);
 }
 
-// The cases have odd extents, kernels that reach into padding everywhere, strides larger than the kernel, and groups of one channel.
+// The tested convolutions have odd extents, kernels that reach into padding everywhere, strides larger than the kernel, and groups of one
+// channel.
 TEST(Conv1d, Gradients) {
   struct Form {
     Shape x, w;
@@ -45,7 +46,8 @@ TEST(ConvTranspose, Gradients) {
   const Form forms[] = {{{2, 3, 3, 4}, {3, 4, 3, 2}, {}},
                         {{1, 4, 3, 2}, {4, 3, 3, 3}, {{{2, 3}, {1, 0}, 1, 2}, {1, 2}}},
                         {{2, 2, 3, 3}, {2, 2, 2, 3}, {{1, {1, 2}, {3, 2}, 1}, 0}},
-                        {{2, 3, 2, 3}, {3, 1, 1, 1}, {{{3, 2}, 0, 1, 3}, {2, 1}}},  // no input reaches some outputs, which get the bias
+                        // some outputs are reached by no input and equal the bias
+                        {{2, 3, 2, 3}, {3, 1, 1, 1}, {{{3, 2}, 0, 1, 3}, {2, 1}}},
                         {{1, 2, 1, 1}, {2, 3, 3, 3}, {{1, 1, 1, 1}, 0}}};
   for (const Form& f : forms) {
     const Shape bias{f.w[1] * f.options.groups};
@@ -99,7 +101,7 @@ TEST(GroupNorm, OfAGainOfZero) {
 TEST(GroupNorm, OfOneGroupIsALayerNorm) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     const Tensor x = test::random({5, 33}, dtype, 1), gamma = test::random({33}, dtype, 2), beta = test::random({33}, dtype, 3);
-    const double near = 30 * test::half_ulp(dtype);  // each of the two norms rounds about ten times
+    const double near = 30 * test::half_ulp(dtype);  // each of the two norms makes about ten rounding errors
     test::expect_near(ops::group_norm(x, 1, gamma, beta).value, ops::layer_norm(x, gamma, beta, 1e-5).value, near, near, "norm");
   }
 }

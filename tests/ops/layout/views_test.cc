@@ -29,7 +29,7 @@ void check(const std::vector<Shape>& shapes, const Function& f) {
     std::vector<Tensor> inputs;
     for (const Shape& shape : shapes) {
       inputs.push_back(test::random(shape, dtype, inputs.size() + 1));
-      for (i64 i = 0; i < inputs.back().elems(); ++i) {  // makes values positive, for roots and logarithms
+      for (i64 i = 0; i < inputs.back().elems(); ++i) {  // makes values positive, since roots and logarithms are among the tested ops
         dtype == DType::f32 ? inputs.back().data<float>()[i] += 2 : inputs.back().data<double>()[i] += 2;
       }
     }

@@ -22,7 +22,7 @@ struct Results {
 struct Case {
   DType dtype;
   WeightLayout layout;
-  bool bias, in_parts, trained;  // trained: whether the second weight is trained
+  bool bias, in_parts, trained;  // `trained` tells whether the second weight is trained
 };
 
 Results run(const Case& c, bool fused) {

@@ -1,5 +1,5 @@
-// Tests Muon on one matrix: PyTorch's trajectories step by step, computed entirely
-// in f32 and entirely in f64, and its orthogonalization against plain loops.
+// Tests Muon on one matrix: each step of PyTorch's trajectories, computed entirely in f32 and entirely in f64, and Muon's
+// orthogonalization against plain loops.
 #include "optim/rules/muon.h"
 
 #include <gtest/gtest.h>

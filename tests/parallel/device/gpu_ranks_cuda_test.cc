@@ -1,5 +1,5 @@
-// Tests several ranks that compute on one GPU. As on a CPU, all numbers are the same bits as those of one rank,
-// whatever part of the weights, gradients, state and blocks each rank holds, and in whichever tier.
+// Tests several ranks that compute on one GPU. As on a CPU, every number has the bits that a single rank gives, whatever part of the
+// weights, gradients, state and blocks each rank holds, and in whichever tier.
 #include <algorithm>
 #include <atomic>
 #include <map>

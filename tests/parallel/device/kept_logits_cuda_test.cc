@@ -12,7 +12,7 @@ class GpuKeptLogits : public GpuRuns {
     o.dtype = dtype;
     o.order = order;
     o.model.layers = 1;
-    o.model.vocabulary = 12000;  // three pieces of at most 4096 columns; not a multiple of 64
+    o.model.vocabulary = 12000;  // a vocabulary that takes three pieces of at most 4096 columns, and is not a multiple of 64
     o.steps = 1;
     return o;
   }

@@ -23,7 +23,8 @@ const std::vector<Way>& ways() {
 
 class GpuNcclZero : public GpuNccl, public testing::WithParamInterface<std::tuple<int, int, size_t>> {};
 
-// Shows that ranks with one micro-batch each give the bits of a single rank with all of them. With three ranks the shards are unequal.
+// Shows that ranks that compute one micro-batch each give the bits of a single rank that computes all of them. With three ranks the
+// shards are unequal.
 TEST_P(GpuNcclZero, GivesTheBitsOfOneRank) {
   const auto& [ranks, stage, way] = GetParam();
   const char* preset = (static_cast<size_t>(stage) + way) % 2 ? "gpt2-tiny" : "llama-tiny";

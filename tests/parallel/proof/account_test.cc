@@ -31,7 +31,7 @@ TEST(Account, TheChainAndWhatComputingWaitedFor) {
   EXPECT_DOUBLE_EQ(at(a.busy_s, Lane::load), 3);
   EXPECT_DOUBLE_EQ(at(a.awaited_s, Lane::load), 2);
   EXPECT_DOUBLE_EQ(at(a, Resource::disk), 2);
-  EXPECT_DOUBLE_EQ(at(a, Resource::memory), 1);  // the rest of the fetch: checksums
+  EXPECT_DOUBLE_EQ(at(a, Resource::memory), 1);  // the rest of the fetch is the computation of checksums
   EXPECT_DOUBLE_EQ(at(a, Resource::compute), 1.5);
   EXPECT_EQ(a.bound_by(), Resource::disk);
 }

@@ -1,5 +1,5 @@
-// Tests Adafactor through a Rank. Parameters of many tiles and chunks, whose factors take more than one tile, give
-// the same bits wherever they reside and whichever rank steps them. The optimizer state is small.
+// Tests Adafactor through a Rank. Parameters of many tiles and chunks, whose factors take more than one tile, give the same bits wherever
+// they reside and whichever rank updates them. The optimizer state is small.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -83,7 +83,7 @@ TEST(AdafactorRank, EveryParameterIsSteppedByOneRank) {
   }
 }
 
-// Shows that a step that turns out to be clipped, so that its work inside the backward was in vain, is done again.
+// Shows that an update inside the backward is redone if the step turns out to be clipped.
 TEST(AdafactorRank, ClippingRedoesTheStep) {
   RunOptions o = of_width(128);
   o.gradient_clipping = 0.1;

@@ -44,7 +44,7 @@ TEST(KeptLogits, AreNotThoseThatWouldSpill) {
   RunOptions o = tiny(Order::vertical, 3);
   o.activations = Tier::host;
   expect_kept_logits_change_no_bit(o, 0);
-  o.order = Order::micro_batch;  // the output head's activations stay on the device
+  o.order = Order::micro_batch;  // in this order the activations of the output head stay on the device
   expect_kept_logits_change_no_bit(o, 1);
 }
 

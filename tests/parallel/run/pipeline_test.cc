@@ -85,8 +85,8 @@ const std::vector<Way>& ways() {
   return all;
 }
 
-// Runs all pairs of (split of the blocks, way of placing). Model, precision, data-parallel ranks and ZeRO
-// stage vary from pair to pair, so that each of their values meets each split and each way.
+// Runs all pairs of (split of the blocks, way of placing). Model, precision, number of data-parallel ranks and ZeRO stage vary from pair
+// to pair, so that each of these values is combined with each split and each placement.
 class Pipelines : public testing::TestWithParam<std::tuple<size_t, size_t>> {};
 
 RunOptions cell(size_t deal, size_t way) {
@@ -152,7 +152,7 @@ TEST(PipelineVariantsMore, FrozenSplitMasterRoundedGradientsAndMoments) {
   }
 }
 
-// Shows that a fault on one rank ends all ranks, and that the error says whose fault it was.
+// Shows that a fault on one rank ends all ranks, and that the error names the rank with the fault.
 TEST(PipelineFaults, OnOneRankReachAll) {
   RunOptions o = tiny("gpt2-tiny", 2);
   o.pipeline = {.ranks = 3};

@@ -15,11 +15,11 @@ namespace spillway::test {
 struct Written {
   std::vector<std::vector<double>> logits;  // the logits of each pass in turn
   parallel::Plan plan;
-  std::array<i64, 2> peak_bytes{};  // of the device's pool and of the host's pool
+  std::array<i64, 2> peak_bytes{};  // peak use of the device's pool and of the host's pool
 };
 
-/// Runs two rows through a model and returns their logits. The passes have 16 positions or one; some go back to an earlier position and
-/// continue from there.
+/// Runs two rows through a model and returns their logits. A pass computes 16 positions or one. Some passes go back to an earlier
+/// position and continue from there.
 inline Written written(const models::ModelConfig& config, DType dtype, parallel::Tier cache, bool on_gpu) {
   const nn::Sequential model = models::build(config, dtype);
   RunOptions o;

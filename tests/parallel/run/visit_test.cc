@@ -1,4 +1,4 @@
-// Tests that Rank::visit shows every weight where it is stored, each exactly once, whichever ranks hold it and in whatever tier.
+// Tests that Rank::visit shows every weight where it is stored, each exactly once, whichever ranks hold the weight and in whatever tier.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -18,7 +18,7 @@ RunOptions small(const char* preset) {
   o.sequence_length = 16;
   o.steps = 2;
   o.threads = 2;
-  o.max_bucket_elems = 4 * parallel::kTileElems;  // gives several buckets per group, which the ranks' shards may cut anywhere
+  o.max_bucket_elems = 4 * parallel::kTileElems;  // buckets are this small so that a group has several, which shards may cut anywhere
   return o;
 }
 

@@ -43,8 +43,8 @@ struct PairHash {
   }
 };
 
-/// Counts how often a pair occurs, and lists the ascending indices of symbols that may be its left symbol.
-/// The list is complete once the newer token of the pair has been made: later merges add no places.
+/// Counts how often a pair occurs, and lists the indices, in ascending order, of symbols that may be its left symbol. The list is
+/// complete as soon as both tokens of the pair exist: later merges add no occurrences.
 struct PairUse {
   i64 count = 0;
   std::vector<u32> places;
@@ -196,7 +196,7 @@ class Training {
   std::vector<i64> counts_;              // the number of occurrences of each word
   std::unordered_map<Pair, PairUse, PairHash> uses_;
   std::vector<Pair> merges_;
-  i64 taken_ = 0, word_bytes_ = 0;  // the memory and the text bytes that all distinct words take together
+  i64 taken_ = 0, word_bytes_ = 0;  // the bytes of memory and the bytes of text that all distinct words take together
 };
 
 void check_training(const BpeTraining& training) {

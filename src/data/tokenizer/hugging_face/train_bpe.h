@@ -16,7 +16,7 @@ struct BpeTraining {
   // The number of tokens wanted, including the special tokens and the 256
   // bytes. The result has fewer tokens if no pair occurs twice any more.
   i64 vocabulary = 0;
-  std::vector<std::string> special_tokens = {"<|endoftext|>"};  // they have the ids from 0 on; the first one marks the end of a text
+  std::vector<std::string> special_tokens = {"<|endoftext|>"};  // tokens with the ids from 0 on; the first one marks the end of a text
   std::string pattern{kGpt2Pattern};                            // the expression that cuts texts into words; no token spans two words
   i64 memory_bytes = std::numeric_limits<i64>::max();           // the memory limit for the distinct words
 };

@@ -73,7 +73,7 @@ struct TranslatedPattern {
 
 /// Selects what a callout in a counted pattern charges to the budget. A callout is a point in the pattern at which PCRE2 calls our code.
 enum RegexCallout : unsigned {
-  kCalloutHere = 0,    // charges one step; characters that are scanned from this point on count for the next callout
+  kCalloutHere = 0,    // charges one step; characters that are scanned from this point on are charged by the next callout
   kCalloutBehind = 1,  // charges one step, and the characters scanned since the last callout
   // Charges one step, and the characters since the beginning of the match, because a back reference may compare that many.
   kCalloutReference = 2,
