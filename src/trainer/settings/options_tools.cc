@@ -15,10 +15,10 @@ std::vector<Option> plan_options() {
   return {
       {.name = "program",
        .group = kGroup,
+       .brief = "print the step's instructions",
        .help = "print the list of instructions of a step",
        .field = flag(&PlanConfig::program),
-       .commands = on(Command::plan),
-       .shown_first = true},
+       .commands = on(Command::plan)},
       {.name = "html",
        .group = kGroup,
        .help = "write the plan as one self-contained HTML page",
