@@ -137,7 +137,7 @@ std::vector<ProfileRow> Profile::rows(const Calibration& calibration, const std:
 std::string to_text(const std::vector<ProfileRow>& rows, bool measured) {
   constexpr double kLeastShare = 0.002;  // ops below this share of the step are not shown
   std::string text = fmt::format("{:<26}{:<11}{:>10}{:>8}{:>12}  {}\n", "profile", "lane", "ms/step", "share", "while busy",
-                                 measured ? "of what bench measured" : "of a constant (spillway bench measures this node)");
+                                 measured ? "of measured" : "of assumed");
   for (const ProfileRow& row : rows) {
     if (!row.op.empty() && row.share < kLeastShare) continue;
     const std::string name = row.op.empty() ? row.kind : "  " + row.op;
@@ -148,6 +148,7 @@ std::string to_text(const std::vector<ProfileRow>& rows, bool measured) {
     if (rate && row.ceiling) text += fmt::format("  {:.0f} % of {}", 100 * *rate / *row.ceiling, row.ceiling_name);
     text += '\n';
   }
+  if (!measured) text += "the assumed rates are constants: spillway bench measures this node\n";
   return text;
 }
 
