@@ -149,6 +149,13 @@ std::vector<Option> shown() {
        .field = flag(of_run(&RunSettings::profile)),
        .commands = kTrain,
        .set_by_rehearsal = true},
+      {.name = "audit",
+       .group = kShown,
+       .help = "print a table at the end: times, bytes moved and memory as planned and as measured, and what would make the run faster; "
+               "log.txt in the run folder always has it",
+       .field = flag(of_run(&RunSettings::audit)),
+       .commands = kTrain,
+       .set_by_rehearsal = true},
       {.name = "detect-anomaly",
        .group = kShown,
        .help = "stop (exit 7) at the first op, forward or backward, whose result is not finite, and print its name, place and inputs; "
@@ -177,7 +184,7 @@ std::vector<Option> shown() {
        .metavar = "FILE"},
       {.name = "quiet",
        .group = kShown,
-       .help = "print no progress and no log",
+       .help = "print no progress and no log, only warnings, errors and results; train prints no summary either",
        .field = flag(&CommonConfig::quiet),
        .commands = kAll,
        .only_prints = true,

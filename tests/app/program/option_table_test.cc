@@ -129,6 +129,7 @@ const std::vector<std::pair<std::string, std::string>> kTrainFlags = {
     {"trace", "off"},
     {"trace-steps", "3:6"},
     {"profile", ""},
+    {"audit", ""},
     {"detect-anomaly", ""},
     {"log-every", "1"},
     {"timeout", "60s"},
