@@ -86,7 +86,7 @@ std::string short_help(Command command) {
   std::vector<const Option*> all = options_of(command);
   const size_t there = all.size();
   std::erase_if(all, [](const Option* option) { return option->brief.empty(); });
-  std::string text = "spillway " + name + " " + std::string(info(command).usage) + "\n" + std::string(info(command).summary) + "\n";
+  std::string text = std::string(info(command).summary) + "\n" + "usage: spillway " + name + " " + std::string(info(command).usage) + "\n";
   for (const std::string& group : groups_of(all)) {
     const auto in_group = [&](const Option* option) { return option->group == group; };
     if (std::ranges::count_if(all, in_group) > 1) text += "\n";

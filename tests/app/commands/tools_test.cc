@@ -1,9 +1,8 @@
 // Tests the commands doctor, inspect, tokenize and generate by running the whole program.
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "app/commands/findings.h"

@@ -169,12 +169,12 @@ TEST_F(Epochs, SequentialPackedRowsAreTheFile) {
     EXPECT_EQ(left, 0) << "a row has whole documents, the next ones of the file";
   }
   EXPECT_EQ(documents, 30);
-  EXPECT_TRUE(has(run.out, "tokens: " + std::to_string(tokens) + " in ")) << run.out;
+  EXPECT_TRUE(has(run.out, "trained: " + std::to_string(tokens) + " tokens in ")) << run.out;
 }
 
 TEST_F(Epochs, PaddingIsNoTokenAndBothNumbersAreShown) {
   const Outcome run = train("a", rows(10), {"--micro-batch-size", "10"});
-  EXPECT_TRUE(has(run.out, "tokens: 50 in 1 step (40 of them contribute to the loss), ")) << run.out;
+  EXPECT_TRUE(has(run.out, "trained: 50 tokens in 1 step, ") && has(run.out, "; 40 of them contribute to the loss; ")) << run.out;
   EXPECT_TRUE(has(run.out, "; with padding 80 positions, ")) << run.out;
   EXPECT_TRUE(has(run.err, " with padding)  norm ")) << run.err;
   const Json line = metrics("a")[0];

@@ -19,8 +19,8 @@ class TrainReport : public testing::Test {
     std::string text;
     for (int i = 0; i < 300; ++i) text += "and it was so. ";
     const std::vector<std::string> args = {
-        "train", "--model", "gpt2-tiny", "--data", folder_.write("t.txt", text), "--sequence-length", "32", "--steps", "3", "--threads",
-        "1",     "--quiet", "--out",     run()};
+        "train",     "--model", "gpt2-tiny", "--data", folder_.write("t.txt", text), "--sequence-length", "32", "--steps", "3",
+        "--threads", "1",       "--out",     run()};
     more.insert(more.begin(), args.begin(), args.end());
     return more;
   }

@@ -195,12 +195,12 @@ TEST_F(WatchedTraining, EveryPhaseHasATag) {
 TEST_F(WatchedTraining, ThreeLinesSayWhatIsTrained) {
   const Outcome said = train(2, {"--validation-fraction", "0.1", "--micro-batch-size", "2", "--gradient-accumulation-steps", "3"});
   ASSERT_EQ(said.status, 0) << said.err;
-  // 300 times 16 bytes make 149 rows of 32 tokens, with the target of the last; 14 of them are the last tenth.
+  // 300 times 15 bytes make 140 rows of 32 tokens, with the target of the last; 14 of them are the last tenth.
   const std::string opening =
       "new run of 2 steps (" + run.string() +
       ")\n  weights: gpt2-tiny, 858880 fp32 parameters in 6 blocks, random (seed 1337)\n  data: " + (folder.path() / "t.txt").string() +
-      ", bytes as tokens, 135 rows of 32 tokens; validation: 14 rows\n  step: 6 rows (1 rank x 2 x 3), 192 tokens, on "
-      "1 thread; learning rate 3e-04; an epoch is 23 steps;";
+      ", bytes as tokens, 126 rows of 32 tokens; validation: 14 rows\n  step: 6 rows (1 rank x 2 x 3), 192 tokens, on "
+      "1 thread; learning rate 3e-04; an epoch is 21 steps;";
   EXPECT_NE(said.err.find(opening), std::string::npos) << opening << "\nin:\n" << said.err;
   const Outcome more = train(3, {"--validation-fraction", "0.1", "--micro-batch-size", "2", "--gradient-accumulation-steps", "3"});
   EXPECT_NE(more.err.find("in 6 blocks, read from " + (run / "checkpoints/step-00000002").string()), std::string::npos) << more.err;
