@@ -67,8 +67,8 @@ std::string opening_text(const Session& session, const TrainConfig& config, cons
                   precision_text(config), of_them, session.model().blocks.size(), weights);
   text += "  data: " + data_text(session, config, data) + "\n";
   const i64 ranks = config.data_ranks(), rows = data.training->windows_per_step();
-  text += fmt::format("  step: {} row{} ({} {}{} x {} x {})", rows, rows == 1 ? "" : "s", ranks,
-                      config.pipeline_stages > 1 ? "pipeline" : "rank", ranks == 1 ? "" : "s", config.micro_batch_rows(),
+  text += fmt::format("  step: {} {}{} ({} {}{} x {} x {})", rows, session.model().reads_images() ? "image" : "row", rows == 1 ? "" : "s",
+                      ranks, config.pipeline_stages > 1 ? "pipeline" : "rank", ranks == 1 ? "" : "s", config.micro_batch_rows(),
                       config.micro_batches(ranks));
   if (session.model().reads_tokens()) text += fmt::format(", {} tokens", rows * *config.sequence_length);
   text += fmt::format(", on {}{} thread{}{}; learning rate {}; ", session.device().device.is_cuda() ? session.device().name + " and " : "",
