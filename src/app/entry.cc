@@ -94,7 +94,8 @@ int run_command(Command command, const std::vector<std::string>& args, const Str
   const bool all = std::ranges::find(args, "--help=all") != args.end();
   const GivenMap flags = all ? GivenMap() : parse_flags(command, args);
   if (all || flags.contains("help")) {
-    show_help(streams, command_help(command, all));
+    const bool is_short = !all && (command == Command::train || command == Command::plan);
+    show_help(streams, is_short ? short_help(command) : command_help(command));
     return 0;
   }
   std::vector<std::string> notes;

@@ -21,6 +21,7 @@ TEST(SelftestRelease, FindsTheSameBits) {
   EXPECT_EQ(run.status, 0) << run.err << run.out;
   EXPECT_GE(count(run.out, "same bits"), 6) << run.out;
   EXPECT_EQ(count(run.out, "DIFFERS") + count(run.out, "FAILED"), 0) << run.out;
+  EXPECT_TRUE(mentions(run.out, "\nselftest passed: in each of 8 families")) << run.out;
   EXPECT_EQ(count(run.out, "reference"), 8) << "of gpt2-tiny and three other kinds, on one data-parallel rank and two";
 }
 
@@ -39,6 +40,9 @@ TEST(SoakSelftest, SaysWhichBitsDiffer) {
   EXPECT_EQ(run.status, 7) << run.err << run.out;
   EXPECT_EQ(count(run.out, "\"DIFFERS\""), 1) << run.out;
   EXPECT_TRUE(mentions(run.err, "nvme by pread, no overlap: expected the same bits")) << run.err;
+  const Finished text = place.spillway({"selftest", "--nvme", place.path().string()});
+  EXPECT_EQ(text.status, 7) << text.err << text.out;
+  EXPECT_TRUE(mentions(text.out, "\nselftest FAILED: 1 of ")) << text.out;
 }
 
 TEST(SelftestRelease, NamesAFolderItCannotWriteTo) {

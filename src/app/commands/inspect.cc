@@ -202,7 +202,7 @@ Json describe(const fs::path& path) {
   if (!fs::is_directory(path)) {
     if (path.extension() == ".safetensors" || data::is_torch_file(path)) return describe_weights(path);
     if (path.extension() == ".bin") return describe_tokens(path);
-    throw Error(ErrorCode::usage, "[inspect] expected a .safetensors, .bin or .jsonl file, or a folder, got " + path.string());
+    throw Error(ErrorCode::usage, "[inspect] expected a .safetensors, .bin, .jsonl or .txt file, or a folder, got " + path.string());
   }
   if (fs::exists(path / "manifest.json")) return describe_checkpoint(path);
   if (fs::exists(path / "checkpoints") || fs::exists(path / "metrics.jsonl")) return describe_run(path);
@@ -292,7 +292,8 @@ int verify(const fs::path& path, Console& console) {
 int run_inspect(const InspectConfig& config, Console& console) {
   if (config.verify) return verify(config.path, console);
   const bool rows = data::is_json_lines(config.path);
-  Json about = rows ? describe_rows(config, console) : describe(config.path);
+  const bool text = data::is_plain_text(config.path) && fs::is_regular_file(config.path);
+  Json about = rows ? describe_rows(config, console) : text ? describe_text(config, console) : describe(config.path);
   if (rows && !console.json()) {
     console.stream(first_rows_text(about, console));
     about.erase("first_rows");

@@ -101,11 +101,14 @@ Json json_of_lanes(const PlanReport& report) {
 
 std::string alternatives_text(const std::vector<Alternative>& alternatives) {
   if (alternatives.empty()) return "";
-  std::string text = "\nwhat else fits, fastest first:";
+  const bool writes = std::ranges::any_of(alternatives, [](const Alternative& one) { return one.nvme_written_bytes > 0; });
+  const auto bytes = [](i64 count) { return count == 0 ? "-" : format_bytes(count); };
+  std::string text = fmt::format("\n{:<31}{:>9}{:>10}{:>10}{:>10}{}", "what else fits, fastest first:", "a step", "device", "host", "nvme",
+                                 writes ? "   written" : "");
   for (const Alternative& one : alternatives) {
-    text += fmt::format("\n  {:<32}{} a step; device {}, host {}, nvme {}", one.flag, format_duration(one.seconds),
-                        format_bytes(one.total[0]), format_bytes(one.total[1]), format_bytes(one.total[2]));
-    if (one.nvme_written_bytes > 0) text += fmt::format(", {} written to nvme", format_bytes(one.nvme_written_bytes));
+    text += fmt::format("\n  {:<29}{:>9}{:>10}{:>10}{:>10}", one.flag, format_duration(one.seconds), bytes(one.total[0]),
+                        bytes(one.total[1]), bytes(one.total[2]));
+    if (writes) text += fmt::format("{:>10}", bytes(one.nvme_written_bytes));
   }
   return text;
 }

@@ -118,6 +118,15 @@ std::vector<AuditRow> Audit::rows(const MemoryAudit& m) const {
   return rows;
 }
 
+std::string Audit::brief() const {
+  std::string shares;
+  for (size_t r = 0; r < parallel::kResources; ++r) {
+    const double percent = account_.seconds > 0 ? 100 * account_.chain_s[r] / account_.seconds : 0;
+    if (percent >= 0.5) shares += fmt::format("{} {} {:.0f} %", shares.empty() ? ":" : ",", to_string(static_cast<Resource>(r)), percent);
+  }
+  return fmt::format("{} a step ({} planned){}", format_duration(mean(seconds_)), format_duration(mean(predicted_s_)), shares);
+}
+
 std::string Audit::verdict(const Levers& levers) const {
   const Resource bound = bound_by();
   const double share = account_.seconds > 0 ? account_.chain_s[static_cast<size_t>(bound)] / account_.seconds : 0;

@@ -170,6 +170,8 @@ TrainingLoop::StepReport TrainingLoop::step() {
   report.result = take_step(settings);
   report.seconds = step_seconds_ = seconds_since(begin);
   ahead_.step.add(report.seconds);
+  stepping_s_ += report.seconds;
+  if (!first_loss_) first_loss_ = report.result.loss;
   report.accounts = accounts_.end(report.seconds);
   progress_ = after(report.result);
   counted_targets_ += report.result.counted_targets;

@@ -125,7 +125,16 @@ class TrainingLoop {
   void end(const StepReport& last);
   void finish(const StepReport& last);
   Trained trained() const;
+  /// The five lines that end a run.
+  std::string summary_text(const StepReport& last) const;
   std::string trained_text() const;
+  std::string time_text() const;
+  std::string memory_text() const;
+  std::string wear_text(const char* indent) const;
+  std::string result_text() const;
+  std::string next_command() const;
+  /// What --audit prints before the five lines; always in log.txt.
+  std::string audit_text() const;
   Wear wear() const;
   Calibration calibration() const;
   /// Returns the table of --profile.
@@ -153,8 +162,10 @@ class TrainingLoop {
   Clock::time_point last_save_;
   const TimeLimit limit_;
   TimeAhead ahead_;
-  i64 counted_targets_ = 0;  // targets that contributed to the loss in this process's steps
-  i64 answered_step_ = -1;   // the step of the saved checkpoint that the answer to a signal names
+  std::optional<double> first_loss_;  // the loss of this process's first step
+  double stepping_s_ = 0;             // seconds of this process's steps
+  i64 counted_targets_ = 0;           // targets that contributed to the loss in this process's steps
+  i64 answered_step_ = -1;            // the step of the saved checkpoint that the answer to a signal names
   std::optional<double> last_validation_, last_accuracy_;
   std::optional<Best> kept_;     // the checkpoint that best.json names
   std::optional<Best> to_keep_;  // the checkpoint that best.json will name once the checkpoint is durable

@@ -78,6 +78,7 @@ struct Range {
 struct Option {
   std::string name;   // name without leading dashes, such as "learning-rate"
   std::string group;  // heading under which --help lists the option
+  std::string brief;  // a few words for the short --help of train and plan; options without them appear in --help=all only
   std::string help;
   // the member of the configuration; without get and set if the program itself reads the option, as for --config
   Field field;
@@ -93,7 +94,6 @@ struct Option {
 
   // The attributes below say how the program treats the option. The code that acts on an attribute asks the row, so that no list of names
   // exists beside the table (tests/trainer/settings/option_names_test.cc).
-  bool shown_first = false;             // --help of train and plan shows the option; options without this attribute appear in --help=all
   bool shown_by_inspect = false;        // `inspect RUN` prints the option's value among its first lines
   bool required_by_train = false;       // train needs a value, unlike the other commands that take the option
   bool may_be_empty = false;            // an empty text is a value, not a missing one

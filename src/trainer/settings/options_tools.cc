@@ -15,10 +15,10 @@ std::vector<Option> plan_options() {
   return {
       {.name = "program",
        .group = kGroup,
+       .brief = "print the step's instructions",
        .help = "print the list of instructions of a step",
        .field = flag(&PlanConfig::program),
-       .commands = on(Command::plan),
-       .shown_first = true},
+       .commands = on(Command::plan)},
       {.name = "html",
        .group = kGroup,
        .help = "write the plan as one self-contained HTML page",
@@ -324,7 +324,8 @@ std::vector<Option> node_options() {
   return {
       {.name = "path",
        .group = kGroup,
-       .help = "a file of weights (safetensors, torch.save), model folder, token file, file of rows (.jsonl), run folder or checkpoint",
+       .help = "a file of weights (safetensors, torch.save), model folder, token file, file of rows (.jsonl) or text (.txt), run folder or "
+               "checkpoint",
        .field = text(&InspectConfig::path),
        .commands = on(Command::inspect),
        .metavar = "PATH",
@@ -337,7 +338,7 @@ std::vector<Option> node_options() {
        .commands = on(Command::inspect)},
       {.name = "sequence-length",
        .group = kGroup,
-       .help = "for rows of .jsonl: T, the sequence length in tokens",
+       .help = "for .jsonl and .txt: T, the sequence length in tokens",
        .field = integer(&InspectConfig::sequence_length),
        .commands = on(Command::inspect),
        .metavar = "TOKENS",

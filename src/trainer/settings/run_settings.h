@@ -19,7 +19,7 @@ struct RunSettings {
   std::string prompt;
   std::optional<std::string> trace;  // file that the trace is written to; empty: no trace
   StepRange trace_steps;
-  bool profile = false, detect_anomaly = false;
+  bool profile = false, audit = false, detect_anomaly = false;
   std::optional<i64> endurance_bytes;  // bytes that may be written to one drive over its life, as its maker rates it
   bool tensorboard = true, metrics_csv = false;
 };

@@ -5,6 +5,7 @@
 #include "trainer/checkpoints/checkpoint.h"
 #include "trainer/node/messages.h"
 #include "trainer/ranks/device_choice.h"
+#include "trainer/run/data_sources.h"
 #include "trainer/run/session.h"
 #include "trainer/settings/config.h"
 
@@ -15,7 +16,11 @@ namespace spillway::trainer {
 /// may sum in another order, so the run continues, but the last bits of its numbers may differ from those of an uninterrupted run.
 void note_machine(Progress& progress, const ChosenDevice& device, const std::string& attention, Messages& messages);
 
-/// Logs the model, its size, the device, and the plan.
-void tell_of_run(Session& session, const TrainConfig& config, Messages& messages);
+/// Returns three lines about a resolved run, without a line break at the end: the model and its weights, where `weights` says what these
+/// are at first; the data and the tokenizer; the rows of a step, the learning rate and the length of an epoch.
+std::string opening_text(const Session& session, const TrainConfig& config, const RunData& data, const std::string& weights);
+
+/// Logs how GPUs meet, and the plan.
+void tell_of_plan(Session& session, Messages& messages);
 
 }  // namespace spillway::trainer

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "app/commands/status_report.h"
 #include "tests/app/support_app.h"
 #include "trainer/run/run_folder.h"
 #include "trainer/run/run_status.h"
@@ -56,6 +57,22 @@ TEST_F(StatusTest, PaceTiersAndWhatIsLeft) {
   EXPECT_EQ(s.read_bytes, (RunStatus::ByTier{0, 10, 2000}));
   EXPECT_EQ(s.written_bytes, (RunStatus::ByTier{0, 20, 4000}));
   EXPECT_FALSE(s.checkpoint);
+}
+
+// A stopped run says which steps it does again: those after its newest checkpoint.
+TEST_F(StatusTest, StepsThatAreDoneAgain) {
+  config();
+  write("metrics.jsonl", lines(1, 60));
+  RunStatus s = read();
+  const auto says = [&](const char* piece) { return status_text(s).find(piece) != std::string::npos; };
+  EXPECT_TRUE(says("it begins at step 1, so 60 steps are done again, about 30.0 s; none, if the run's state on nvme")) << status_text(s);
+  s.checkpoint = RunStatus::Checkpoint{"step-00000059", 59, 1};
+  s.tier_bytes = RunStatus::ByTier{1, 2, 0};
+  EXPECT_TRUE(says("it begins at step 60, so 1 step is done again, about 500 ms\n")) << status_text(s);
+  s.checkpoint->step = 60;
+  EXPECT_TRUE(says("no step is done twice")) << status_text(s);
+  s.state = RunStatus::State::running;
+  EXPECT_FALSE(says("to go on")) << status_text(s);
 }
 
 TEST_F(StatusTest, WearAndTheDaysItLeaves) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "app/commands/findings.h"
@@ -178,11 +179,26 @@ TEST(Inspect, ModelRunAndCheckpoint) {
   }
 }
 
+// Of a text, inspect counts lines, bytes, tokens and rows, and names a command that trains on it.
+TEST(Inspect, Text) {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("a b.txt", "one line\nand another\nthe last has no end");
+  const Outcome json = run_app({"inspect", file, "--sequence-length", "8", "--json"});
+  ASSERT_EQ(json.status, 0) << json.err;
+  const auto about = nlohmann::json::parse(json.out);
+  EXPECT_EQ(about["kind"], "text");
+  EXPECT_EQ(about["lines"], 3);
+  EXPECT_EQ(about["bytes"], 40);
+  EXPECT_EQ(about["tokens"], 40) << "without a tokenizer each byte is a token";
+  EXPECT_EQ(about["rows_per_epoch"], 4) << "of 8 tokens and the target of the last one, which the next row begins with";
+  EXPECT_EQ(about["to_train"], "spillway train --model gpt2-tiny --data '" + file + "'");
+}
+
 TEST(Inspect, WhatCannotBeRead) {
   const TemporaryFolder folder;
   EXPECT_EQ(run_app({"inspect", "/no/such/file"}).status, 4);
   EXPECT_EQ(run_app({"inspect", folder.path().string()}).status, 2);
-  EXPECT_EQ(run_app({"inspect", folder.write("a.txt", "x")}).status, 2);
+  EXPECT_EQ(run_app({"inspect", folder.write("a.csv", "x")}).status, 2);
   EXPECT_EQ(run_app({"inspect", folder.write("a.safetensors", "not one")}).status, 4);
   folder.write("c/manifest.json", "{");
   EXPECT_EQ(run_app({"inspect", (folder.path() / "c").string()}).status, 4);

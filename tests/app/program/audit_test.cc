@@ -131,7 +131,8 @@ class ProcessLineRelease : public testing::Test {
  protected:
   // Runs train with `flags` and returns by how many percent the predicted process memory in the audit is off.
   int off(const std::string& flags) const {
-    const std::string command = "cd " + folder_.path().string() + " && XDG_CACHE_HOME=. " SPILLWAY_PROGRAM " train " + flags + " 2>&1";
+    const std::string command =
+        "cd " + folder_.path().string() + " && XDG_CACHE_HOME=. " SPILLWAY_PROGRAM " train --audit " + flags + " 2>&1";
     std::string text;
     FILE* pipe = ::popen(command.c_str(), "r");
     for (int c = 0; (c = std::fgetc(pipe)) != EOF;) text += static_cast<char>(c);

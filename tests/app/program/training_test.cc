@@ -47,8 +47,8 @@ class ProgramTraining : public testing::Test {
   }
   TrainingResult train(Training& training) {
     results_.clear();
-    LineMessages quiet([&](std::string_view line) { results_ += std::string(line) + "\n"; }, true);
-    return training.fit({}, quiet);
+    LineMessages lines([&](std::string_view line) { results_ += std::string(line) + "\n"; });
+    return training.fit({}, lines);
   }
   std::string said() const { return text_of(run() + "/log.txt"); }
   // Trains until the run is finished, in several starts. Each start is stopped
