@@ -146,6 +146,8 @@ class PlanReport(Report):
     """Other plans that fit, fastest first."""
     command: str
     """The command that trains like this."""
+    cluster: dict[str, Any]
+    """The machines of cluster=: the vendor's figures, and what is assumed; only with cluster=."""
     roofline: dict[str, Any]
     """The time that the kernels of a step would take on a GPU that reaches its ceilings; only with roofline=True."""
 

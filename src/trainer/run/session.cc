@@ -11,6 +11,7 @@
 #include "trainer/node/cores.h"
 #include "trainer/node/grant.h"
 #include "trainer/plan/choice.h"
+#include "trainer/plan/cluster_rates.h"
 #include "trainer/plan/freeze.h"
 #include "trainer/plan/search.h"
 #include "trainer/plan/stage_plans.h"
@@ -95,9 +96,19 @@ void Session::plan(const PlacementSettings& wishes, const Workload& work) {
   if (request_.training) chosen_->why.push_back(prediction_->text());
 }
 
-// Measures this node's rates, from which the times of plans are predicted. The disks are measured only if
-// a plan may use them. The measured rates of the disks may also decide the shares of the scratch paths.
+// Returns the rates from which the times of plans are predicted.
 NodeRates Session::look_at_node(const parallel::PlanRequest& request, bool may_spill) {
+  NodeRates node = config_.cluster ? cluster_rates(parse_cluster(*config_.cluster, "--cluster"), request,
+                                                   {config_.tf32_matmul, config_.tf32_conv}, threads_)
+                                   : measure_node(request, may_spill);
+  node.rates.disk_read_bytes_per_s /= place_.local_ranks;  // the node's ranks share its drives
+  node.rates.disk_write_bytes_per_s /= place_.local_ranks;
+  return node;
+}
+
+// Measures this node's rates. The disks are measured only if a plan may use them. The measured rates of the disks may also decide the
+// shares of the scratch paths.
+NodeRates Session::measure_node(const parallel::PlanRequest& request, bool may_spill) {
   const Calibration calibration = load_calibration();
   DiskLook disks;
   // The test file is no larger than the weights in fp32. A step of a small model moves few bytes, and measuring the disk must not take
@@ -111,10 +122,7 @@ NodeRates Session::look_at_node(const parallel::PlanRequest& request, bool may_s
                           .threads = threads_,
                           .tf32 = {config_.tf32_matmul, config_.tf32_conv},
                           .device_bytes = budgets_.bytes[0]};
-  NodeRates node = measure_rates(request, computer, calibration, disks, nvme_.shares.weights);
-  node.rates.disk_read_bytes_per_s /= place_.local_ranks;  // the node's ranks share its drives
-  node.rates.disk_write_bytes_per_s /= place_.local_ranks;
-  return node;
+  return measure_rates(request, computer, calibration, disks, nvme_.shares.weights);
 }
 
 void Session::predict_with(NodeRates node) { prediction_.emplace(chosen_->plan, request_, std::move(node), place_.process_ranks); }

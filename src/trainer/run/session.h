@@ -101,6 +101,7 @@ class Session {
  private:
   parallel::PlanRequest request_for(const Workload& work) const;
   NodeRates look_at_node(const parallel::PlanRequest& request, bool may_spill);
+  NodeRates measure_node(const parallel::PlanRequest& request, bool may_spill);
   void predict_with(NodeRates node);
   void take_memory();
   Pinning pinning();

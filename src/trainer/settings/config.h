@@ -95,7 +95,8 @@ struct ResourceConfig : CommonConfig {
   Held<PlacementSettings> placement;
   offload::IoEngineKind io_engine = offload::IoEngineKind::automatic;
   std::optional<i64> threads;
-  bool for_any_node = false;  // true for the command `plan`: the sizes may be those of another machine and are not checked against this one
+  bool for_any_node = false;           // set by `plan`: its sizes may be another machine's, so they are not checked against this one
+  std::optional<std::string> cluster;  // for `plan`: other machines than this one to plan for (cluster.h)
   optim::Isa isa = optim::Isa::best;
 };
 
@@ -195,7 +196,6 @@ struct TrainConfig : RanksConfig, TextConfig {
 struct PlanConfig : TrainConfig {
   bool program = false;                  // true: the plan's list of instructions is printed
   bool roofline = false;                 // true: the time that the kernels would take at a GPU's peak rates is printed
-  std::optional<std::string> cluster;    // other machines than this one to plan for (cluster.h)
   std::optional<std::string> html;       // file for the plan as an HTML page
   std::vector<std::string> train_words;  // the flags that the user gave for the command train, as separate words, without --ranks
 };

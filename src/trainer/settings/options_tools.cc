@@ -34,8 +34,11 @@ std::vector<Option> plan_options() {
        .commands = on(Command::plan)},
       {.name = "cluster",
        .group = kGroup,
-       .help = "plan for other machines, one rank per GPU: NODESxGPUSxNAME-MEMORY, then memory and nvme per node, such as "
-               "2x8xH100-80GiB,1TiB,nvme=7TB",
+       .help =
+           "plan for other machines, one rank per GPU, by what their vendor publishes: NODESxGPUSxCARD, then memory and nvme per node, "
+           "such "
+           "as 2x8xH100,1TiB,nvme=7TB; CARD is a GPU of the table in the clusters page, also with another memory, such as RTX3090-16GiB; "
+           "cores=N, memory-rate=SIZE, nvme-read=SIZE, nvme-write=SIZE (per second and node) and network=SIZE (per GPU) replace defaults",
        .field = composite(&PlanConfig::cluster, checked_cluster, [](const std::string& text) { return text; }),
        .commands = on(Command::plan),
        .metavar = "SPEC",

@@ -198,7 +198,7 @@ TEST(CommandLine, WhatIsNotBuiltIsRefusedWithWhatWorks) {
                   {{"generate", "--model", "x", "--prompt", "a", "--checkpoint", "newest"}, {"[--checkpoint]"}},
                   {train({"--tokenizer", "none.json"}), {"[--tokenizer] expected bytes", "none.json"}},
                   {{"tokenize", "--train-vocab", "100", "--data", "x", "--out", "y"}, {"[--train-vocab]", "257"}},
-                  {{"plan", "--model", "gpt2-tiny", "--cluster", "2x8"}, {"[--cluster] expected NODESxGPUSxNAME-MEMORY,MEMORY"}}});
+                  {{"plan", "--model", "gpt2-tiny", "--cluster", "2x8"}, {"[--cluster] expected NODESxGPUSxCARD[-MEMORY],MEMORY"}}});
 }
 
 TEST(CommandLine, WhatRunsOnOneRankIsRefusedRatherThanRunSeveralTimes) {
