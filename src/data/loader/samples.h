@@ -50,7 +50,7 @@ class TextRows {
   virtual i64 tokens() const = 0;
   /// Returns true if a row may hold several documents, in which case the positions restart within the row.
   virtual bool packed() const = 0;
-  /// Returns the reason and the remedy if there are no rows although there are enough tokens; otherwise "".
+  /// Returns the reason and the remedy if there are no rows for another reason than too few tokens for a row; otherwise "".
   virtual std::string why_none() const { return ""; }
   /// Reads one row: fills its T tokens, targets and positions. Targets after the row's last document are kPaddingTarget.
   virtual RowTokens read(i64 row, std::span<i32> tokens_T, std::span<i32> targets_T, std::span<i32> positions_T) const = 0;
