@@ -52,8 +52,8 @@ def write_rows(file: str | os.PathLike, rows: Iterable[Any]) -> str:
 
     A row is a dictionary as Hugging Face's datasets give it: "input_ids" with "labels" (-100: no target), "attention_mask" and the
     other keys that TRL and transformers write, "text", "prompt" and "completion", "messages", or Alpaca's or ShareGPT's keys; or a list or
-    an array of token ids. `rows` may also be a PyTorch DataLoader, whose batches of equally many rows are taken apart, or a DataFrame of
-    pandas or Polars. docs/fine-tuning.md lists all keys; a warning names unknown ones once. Unlike write_tokens() it keeps rows
+    an array of token ids; or a text. `rows` may also be a PyTorch Dataset or DataLoader, whose batches of equally many rows are taken
+    apart, a DataFrame of pandas or Polars, or a Table of pyarrow. docs/fine-tuning.md lists all keys; a warning names unknown ones once. Unlike write_tokens() it keeps rows
     apart: attention does not cross their boundaries. `rows` is read once and never held in memory as a whole, and the file is written
     completely or not at all.
     """
@@ -107,12 +107,21 @@ def _rows(what: str, rows: Any) -> Any:
     if hasattr(rows, "itertuples") and hasattr(rows, "columns"):  # a DataFrame of pandas, where an empty cell is NaN
         return ({key: None if isinstance(value, float) and value != value else value
                  for key, value in zip(rows.columns, row)} for row in rows.itertuples(index=False, name=None))
+    if hasattr(rows, "to_pylist") and hasattr(rows, "to_batches"):  # a Table of pyarrow
+        return (row for batch in rows.to_batches() for row in batch.to_pylist())
+    if is_indexed(rows):
+        return _single(rows[at] for at in range(len(rows)))
     try:
         if not isinstance(rows, (str, bytes)):
             return _single(iter(rows))
     except TypeError:
         pass
     raise UsageTypeError(f"{what}: expected rows, got {type(rows).__name__}")
+
+
+def is_indexed(rows: Any) -> bool:
+    """Whether `rows` is a sequence by index only, as PyTorch's Dataset is."""
+    return hasattr(rows, "__getitem__") and hasattr(rows, "__len__") and not hasattr(rows, "__iter__")
 
 
 def _single(rows: Any) -> Any:
@@ -125,8 +134,11 @@ def _single(rows: Any) -> Any:
             if isinstance(first, list) and first and isinstance(first[0], (list, str)):
                 yield from ({key: value[at] for key, value in columns.items()} for at in range(len(first)))
                 continue
-        elif isinstance(row, (list, tuple)) and row and getattr(row[0], "ndim", 1) == 2:
+        elif isinstance(row, (list, tuple)) and row and getattr(row[0], "ndim", 0) == 2:
             yield from _listed(row[0])
+            continue
+        elif isinstance(row, tuple) and row and getattr(row[0], "ndim", 0) == 1:  # a sample of PyTorch's TensorDataset
+            yield _listed(row[0])
             continue
         elif getattr(row, "ndim", 1) == 2:
             yield from _listed(row)
@@ -208,7 +220,7 @@ def _listed(value: Any) -> Any:
 
 def _line(row: Any, number: int, unread: dict[str, None]) -> bytes:
     if not isinstance(row, dict):
-        row = {"input_ids": row}
+        row = {"text" if isinstance(row, str) else "input_ids": row}
     given = {key: _listed(value) for key, value in row.items() if value is not None}
     tokens = "input_ids" in given
     kept = {key: value for key, value in given.items() if key in (_TOKEN_KEYS if tokens else _KEYS)}
@@ -216,7 +228,8 @@ def _line(row: Any, number: int, unread: dict[str, None]) -> bytes:
         raise UsageError(f"write_rows: expected a key among {', '.join(_KEYS)} in row {number}, got {', '.join(map(str, row)) or 'none'}")
     unread.update((str(key), None) for key in given if key not in kept and not (tokens and key in _KEYS))
     if tokens and not isinstance(kept["input_ids"], (list, tuple)):
-        raise UsageError(f"write_rows: expected a list or an array of token ids in row {number}, got {type(row['input_ids']).__name__}")
+        one = ": write [ids] for a single row of ids" if isinstance(kept["input_ids"], int) else ""
+        raise UsageError(f"write_rows: expected a list or an array of token ids in row {number}, got {type(row['input_ids']).__name__}{one}")
     try:
         return json.dumps(kept, ensure_ascii=False, allow_nan=False).encode() + b"\n"
     except (TypeError, ValueError, RecursionError) as error:

@@ -8,7 +8,7 @@ import sys
 
 from . import _core, own_model
 from ._core import SaveEvent, StepEvent, ValidationEvent
-from .data import write_rows
+from .data import is_indexed, write_rows
 from .errors import UsageError, UsageTypeError, _system_errors
 from .flags import _text
 
@@ -170,6 +170,11 @@ def _are_paths(data: Any) -> bool:
 
 def _check_rows(name: str, data: Any) -> None:
     """Says what to write for data that would be read as something else."""
+    if hasattr(data, "collect") and hasattr(data, "collect_schema"):
+        raise UsageTypeError(f"{name}: expected paths or rows, got a LazyFrame of Polars: write {name}={name}.collect()")
+    if isinstance(data, dict) and any(key in data for key in ("text", "input_ids", "prompt", "messages")):
+        raise UsageTypeError(f"{name}: expected paths or rows, got a dictionary of columns ({', '.join(map(str, data))}): write "
+                             f"{name}=[dict(zip(columns, row)) for row in zip(*columns.values())]")
     if isinstance(data, dict):
         sets = [key for key, value in data.items() if not isinstance(value, (str, bytes))]
         first = next((key for key in ("train", *sets) if key in data), "train")
@@ -184,7 +189,9 @@ def _check_rows(name: str, data: Any) -> None:
 def _are_rows(data: Any) -> bool:
     if isinstance(data, (list, tuple)):
         return any(not isinstance(one, (str, bytes, os.PathLike)) for one in data)
-    return data is not None and not isinstance(data, (str, bytes, os.PathLike)) and hasattr(data, "__iter__")
+    if isinstance(data, (str, bytes, os.PathLike)):
+        return False
+    return hasattr(data, "__iter__") or hasattr(data, "to_batches") or is_indexed(data)
 
 
 def _to_stderr(line: str) -> None:

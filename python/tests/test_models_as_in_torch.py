@@ -5,6 +5,7 @@ import copy
 import json
 import math
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -476,6 +477,35 @@ class Frame:
         return iter([("some words of a text", float("nan")), ("and some others", "x")])
 
 
+class Indexed:
+    """The parts of PyTorch's TensorDataset that are read. As there, indexing never ends."""
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, at):
+        return np.full(3, at), np.zeros(3)
+
+
+class Table:
+    """The parts of pyarrow's Table that are read, which are also those of a RecordBatch."""
+
+    def to_batches(self):
+        return [self]
+
+    def to_pylist(self):
+        return [{"text": "a"}, {"text": "b"}]
+
+
+class LazyFrame:
+    """The parts of Polars' LazyFrame by which it is known."""
+
+    def collect(self):
+        raise AssertionError
+
+    collect_schema = collect
+
+
 class Loader:
     """A DataLoader's batches."""
 
@@ -494,6 +524,15 @@ def test_rows_of_loaders_and_frames(tmp_path):
     assert lines([{"text": ["a", "b"]}], "texts") == [{"text": "a"}, {"text": "b"}]
     with pytest.warns(UserWarning, match="note"):
         assert lines(Frame(), "frame") == [{"text": "some words of a text"}, {"text": "and some others"}]
+    assert lines(Indexed(), "indexed") == [{"input_ids": [0, 0, 0]}, {"input_ids": [1, 1, 1]}]
+    assert lines(Table(), "table") == lines((text for text in "ab"), "strings") == [{"text": "a"}, {"text": "b"}]
+    with pytest.raises(spillway.UsageError, match=r"write \[ids\]"):
+        lines(np.arange(3), "one")
+    for data, instead in ((LazyFrame(), "collect()"), ({"text": ["a"]}, "zip("), ({"train": [1], "test": [2]}, "data['train']"),
+                          (["a text of words"], '{"text": text}')):
+        with pytest.raises(spillway.UsageError, match=re.escape(instead)):
+            spillway.Trainer(model="gpt2-tiny", data=data, out=tmp_path / "run")
+    assert not (tmp_path / "run.data.jsonl").exists()
 
 
 def test_a_plan_is_a_table_in_a_notebook():

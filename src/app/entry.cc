@@ -1,5 +1,7 @@
 #include "app/entry.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <type_traits>
@@ -15,6 +17,7 @@
 #include "trainer/deepspeed/deepspeed.h"
 #include "trainer/node/calibration.h"
 #include "trainer/node/failure.h"
+#include "trainer/node/grant.h"
 #include "trainer/node/launcher.h"
 #include "trainer/node/version.h"
 #include "trainer/ranks/on_ranks.h"
@@ -39,6 +42,7 @@ struct Dispatch {
     const auto start = [&] { return start_ranks(static_cast<int>(given.ranks), static_cast<double>(given.timeout_s)); };
     const bool starts = detect_launcher(host).name.empty() && given.ranks > 1 && given.communicator != "local";
     if (std::is_same_v<Config, TrainConfig> && !starts) install_stop_handlers();
+    if (starts) note_few_cores(given.ranks);
     return trainer::on_ranks(
         given, console, host, [&](const Peers& peers) { return body(given, console, peers); }, start,
         // The process ends without running destructors, because threads that still run would use the destroyed objects.
@@ -79,6 +83,15 @@ struct Dispatch {
   int operator()(const DoctorConfig& config) const { return run_doctor(config, console, host); }
 
  private:
+  void note_few_cores(i64 ranks) const {
+    const CoreGrant grant = core_grant(host);
+    if (ranks <= grant.cores) return;
+    console.log(
+        fmt::format("--ranks {} is more than the {} core{} of this process (limited by {}): ranks that share a core take turns, so a "
+                    "step on the CPU is slower than with --ranks {}",
+                    ranks, grant.cores, grant.cores == 1 ? "" : "s", grant.bounded, grant.cores));
+  }
+
   int start_ranks(int ranks, double timeout_s) const {
     return supervise({.ranks = ranks, .args = words, .timeout_s = timeout_s}, console, host);
   }

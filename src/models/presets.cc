@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/edit_distance.h"
@@ -122,16 +124,33 @@ std::optional<ModelConfig> image_preset(std::string_view name) {
 
 bool among(std::span<const std::string_view> names, std::string_view name) { return std::ranges::find(names, name) != names.end(); }
 
+constexpr size_t kMostLetters = 60;  // of a name in a message; no preset's name is longer
+
+// Maps names on the Hugging Face Hub to presets of the same shape.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kHubNames{{{"gpt2", "gpt2-124m"},
+                                                                                  {"gpt2-small", "gpt2-124m"},
+                                                                                  {"gpt2-medium", "gpt2-355m"},
+                                                                                  {"gpt2-large", "gpt2-774m"},
+                                                                                  {"gpt2-xl", "gpt2-1.5b"},
+                                                                                  {"llama-3.2-1b", "llama3-1b"},
+                                                                                  {"llama-3.1-8b", "llama3-8b"},
+                                                                                  {"llama-3.1-70b", "llama3-70b"}}};
+
 [[noreturn]] void refuse(std::string_view name) {
-  const auto nearest = *std::ranges::min_element(built(), {}, [&](std::string_view known) { return edit_distance(known, name); });
-  throw Error(ErrorCode::usage,
-              fmt::format("[preset] expected one of {}, got `{}`; did you mean {}? For a model folder of that name, write `./{}`",
-                          fmt::join(built(), ", "), name.substr(0, 60), nearest, name.substr(0, 60)));
+  const std::vector<std::string> near = nearest_presets(name);
+  throw Error(ErrorCode::usage, fmt::format("[preset] expected one of {}, got `{}`{}", fmt::join(built(), ", "),
+                                            name.substr(0, kMostLetters), near.empty() ? "" : "; did you mean " + either_of(near) + "?"));
 }
 
 }  // namespace
 
 bool is_preset(std::string_view name) { return among(built(), name); }
+
+std::vector<std::string> nearest_presets(std::string_view name) {
+  const auto* const same = std::ranges::find(kHubNames, name, &std::pair<std::string_view, std::string_view>::first);
+  if (same != kHubNames.end()) return {std::string(same->second)};
+  return nearest_words(name.substr(0, kMostLetters), {built().begin(), built().end()});
+}
 
 std::span<const std::string_view> preset_names() { return built(); }
 

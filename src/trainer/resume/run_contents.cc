@@ -282,8 +282,12 @@ bool is_same_run(const fs::path& run, const TrainConfig& config, const RunConten
 std::vector<std::string> check_same_run(const fs::path& run, const TrainConfig& config, const Progress& progress, RunContents& now) {
   if (run.empty()) return {};
   const RunContents before = contents_of_run(run, progress);
+  const bool has_config = !config_text(run).empty();
+  // Settings are compared first, because rows of another length, for example, have another checksum although the files are the same.
+  // Paths may differ if the contents are the same, so they are compared last.
+  if (has_config) check_same_numbers(config, run, keys_by_contents());
   check_same_contents(run, config, before, now, progress.step);
-  if (config_text(run).empty()) return {};
+  if (!has_config) return {};
   check_same_numbers(config, run, same_contents(run, config, before, now));
   std::vector<std::string> notes = notes_of(run, config, before, now, progress.step);
   now.of.insert(before.of.begin(), before.of.end());

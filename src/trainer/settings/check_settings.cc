@@ -21,7 +21,8 @@ namespace {
 
 void check_tokenizer(const std::string& tokenizer) {
   if (tokenizer == "bytes" || std::filesystem::exists(tokenizer)) return;
-  refuse("[--tokenizer] expected bytes, a tokenizer.json or the folder that contains one, got " + tokenizer + ", which does not exist");
+  refuse("[--tokenizer] expected bytes, a tokenizer.json or the folder that contains one, got " + tokenizer +
+         ", which does not exist: nothing is downloaded; `hf download ORG/NAME tokenizer.json` gets one of the Hugging Face Hub");
 }
 
 void check_activations(const PlacementWish& wish) {

@@ -3,6 +3,7 @@
 
 #include "base/units.h"
 #include "trainer/settings/placement_settings.h"
+#include "trainer/settings/suggest.h"
 #include "trainer/settings/text.h"
 
 namespace spillway::trainer {
@@ -19,7 +20,9 @@ std::optional<Tier> find_tier(std::string_view name) {
 }
 
 [[noreturn]] void reject(const Value& value, const std::string& what) {
-  refuse("[" + what + "] expected " + kWanted + ", got " + shown(value));
+  const auto* text = value.as<std::string>();
+  refuse("[" + what + "] expected " + kWanted + ", got " + shown(value) +
+         (text ? value_hint("place", {"device", "host", "nvme", "auto"}, *text) : ""));
 }
 
 // Splits a text such as "device=2GiB,host=rest" into what each tier takes.

@@ -184,7 +184,7 @@ std::vector<File> sources(const std::vector<std::string>& folders) {
 // Lists the files that may name several options together, with the reasons.
 const std::map<std::string, std::string> kMayList = {
     {"optimizer.cc", "maps the settings of DeepSpeed's optimizers to options, which have the same names"},
-    {"suggest.cc", "maps flags of other programs to options"},
+    {"foreign_flags.cc", "maps flags of other programs to options"},
     {"training_arguments.py", "maps transformers.TrainingArguments to options"},
     {"run_contents.cc", "says how the files of each option that is compared by contents are read"},
     {"trainer.py", "says which arguments may be rows in memory"},
@@ -231,7 +231,7 @@ TEST(OptionNames, OfMappingsAreInTheTable) {
                               {"/deepspeed/deepspeed.cc", R"x(\btake_offload\(file, "[a-z_]+", "([a-z0-9-]+)")x", 2},
                               {"/deepspeed/optimizer.cc", R"x(\bgive\("([a-z0-9-]+)")x", 3},
                               {"/deepspeed/optimizer.cc", R"x(\btake\("[a-z_]+", "([a-z0-9-]+)")x", 1},
-                              {"/suggest.cc", R"x(\{"[a-z0-9-]+", "([a-z0-9-]+)[" ])x", 40},
+                              {"/foreign_flags.cc", R"x(\{"[a-z0-9-]+", "([a-z0-9-]+)[" ])x", 40},
                               {"/training_arguments.py", R"x(read\.flags\["([a-z0-9_]+)"\])x", 15},
                               {"/training_arguments.py", R"x(\n    "[a-z_]+": "([a-z0-9_]+)",(?=\n))x", 9}};
   for (const auto& [file, form, least] : mappings) {
@@ -248,10 +248,9 @@ TEST(OptionNames, OfFilesThatAreReadAreThoseComparedByContents) {
   EXPECT_EQ(read, std::set<std::string>(compared.begin(), compared.end()));
 }
 
-// Lists flags that occur in messages and are no options of Spillway's commands: general ones such as --help, flags of cmake and srun, and
-// common beginnings of several options' names.
-const std::set<std::string> kOtherFlags = {"help",          "version",         "preset",           "build", "mpi",
-                                           "cpus-per-task", "ntasks-per-node", "kill-on-bad-exit", "place"};
+// Flags in messages that are no options: of the program itself, of cmake, srun and hf, and the common part of several options' names.
+const std::set<std::string> kOtherFlags = {
+    "help", "version", "preset", "build", "mpi", "cpus-per-task", "ntasks-per-node", "kill-on-bad-exit", "place", "repo-type", "local-dir"};
 
 // Returns the flags in the literals of a source file that no command has.
 std::vector<std::string> unknown_flags(const File& file) {
