@@ -35,6 +35,7 @@ void tell_of_run(Session& session, const TrainConfig& config, Messages& messages
       frozen ? fmt::format(" ({} of them frozen{})", frozen, kept_as(session.source().config.base_weights)) : "",
       session.model().blocks.size(), to_string(session.dtype()), config.ranks > 1 ? fmt::format("{} ranks of ", config.ranks) : "",
       session.device().device.is_cuda() ? session.device().name + " and " : "", session.threads(), session.threads() == 1 ? "" : "s"));
+  if (const std::string note = session.threads_note(config.bind); !note.empty()) messages.log(note);
   if (const std::string& meeting = session.device().meeting.text; !meeting.empty()) messages.log(meeting);
   session.print_plan(messages);
 }
