@@ -44,7 +44,7 @@ void watch_forks() {
 
 int wanted_threads() {
   Threads& all = threads();
-  if (all.wanted == 0) all.wanted = trainer::core_grant(trainer::Host{}).cores;
+  if (all.wanted == 0) all.wanted = trainer::core_grant(trainer::Host{}).threads;
   return all.wanted;
 }
 

@@ -105,7 +105,7 @@ int run_bench(const BenchConfig& config, Console& console, const Host& host) {
     rows = measure_communicator(size, launcher, console, host);
     if (launcher.rank > 0) return 0;
   }
-  ThreadPool threads(static_cast<int>(config.threads.value_or(core_grant(host).cores)));
+  ThreadPool threads(static_cast<int>(config.threads.value_or(core_grant(host).threads)));
   MemoryPool pool("bench", granted, "free memory on this node");
   const Stream stream{Device::cpu(), &threads, &pool};
   const StreamScope scope(stream);

@@ -132,9 +132,9 @@ int evaluate(const EvaluateConfig& config, Console& console, const Peers& peers)
     const std::string cache = data_cache(config, run_of(config.model));
     const TextWay way = of.reads_images()
                             ? TextWay()
-                            : text_way(config, config, model->source(), config.data, cache, core_grant(Host{}, 1, 1).cores, nullptr);
+                            : text_way(config, config, model->source(), config.data, cache, core_grant(Host{}, 1, 1).threads, nullptr);
     if (way.maker) text_note = around_note(*way.maker);
-    const int workers = core_grant(Host{}, peers.place().core_sharers, peers.place().local_ranks).cores;
+    const int workers = core_grant(Host{}, peers.place().core_sharers, peers.place().local_ranks).threads;
     sources.emplace(config.data, of, way, data::Split::held_out, data::ImageWish{.format = images_read_by(of)});
     loader.emplace(sources->samples(work.sequence_length, packing_of(config, false), weight_dtype(*config.precision)),
                    data::LoaderOptions{.sequence_length = work.sequence_length,

@@ -132,7 +132,7 @@ Json describe_rows(const InspectConfig& config, Console& console) {
   const ModelSource source = model_of(config);
   const i64 T = sequence_length(config, source);
   PreparationProgress progress;
-  const TextWay way = text_way(config, config, source, {config.path}, data_cache(config, {}), core_grant(Host{}, 1, 1).cores, &progress);
+  const TextWay way = text_way(config, config, source, {config.path}, data_cache(config, {}), core_grant(Host{}, 1, 1).threads, &progress);
   std::unique_ptr<data::PreparedFile> file;
   {
     const Working working(console, [&] { return progress.text("making tokens"); });

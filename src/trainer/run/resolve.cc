@@ -65,7 +65,7 @@ i64 default_micro_batch_size(const models::ModelConfig& model) { return model.re
 
 int loader_workers(const TrainConfig& config, const RankPlace& place) {
   if (config.workers) return static_cast<int>(*config.workers);
-  return config.threads ? static_cast<int>(*config.threads) : core_grant(Host{}, place.core_sharers, place.local_ranks).cores;
+  return config.threads ? static_cast<int>(*config.threads) : core_grant(Host{}, place.core_sharers, place.local_ranks).threads;
 }
 
 kernels::AttentionShape attention_shape(const models::ModelConfig& model, i64 micro_batch_size, i64 sequence_length, DType dtype) {

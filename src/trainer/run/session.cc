@@ -43,7 +43,7 @@ Session::Session(const ResourceConfig& config, ChosenDevice device, ModelSource 
   std::vector<bool> statistic;
   for (const auto& p : model_.parameters) names.push_back(p->name), statistic.push_back(p->statistic);
   group_of_ = groups_of_names(state.optimizer_groups, names, statistic);
-  threads_ = config.threads ? static_cast<int>(*config.threads) : core_grant(Host{}, place.core_sharers, place.local_ranks).cores;
+  threads_ = config.threads ? static_cast<int>(*config.threads) : core_grant(Host{}, place.core_sharers, place.local_ranks).threads;
   budgets_ = memory_budgets(config, device_choice_, place.local_ranks);
   nvme_ = find_nvme_paths(config, id_, place.local_ranks);
   add_nvme(budgets_, nvme_);
@@ -158,6 +158,12 @@ std::string Session::threads_notice() const {
       "--threads {} is too many for {} core{} (limited by {}): threads that share a core wait for each other, so steps take several times "
       "as long",
       threads_, grant.cores, grant.cores == 1 ? "" : "s", grant.bounded);
+}
+
+std::string Session::threads_note(const std::string& bind) const {
+  const CoreGrant grant = core_grant(Host{}, place_.core_sharers, place_.local_ranks);
+  if (grant.variables.set.empty()) return "";
+  return threads_line(grant, {.threads = threads_, .ranks = place_.ranks, .by_flag = config_.threads.has_value(), .bind = bind});
 }
 
 void Session::open(offload::SystemCalls* system, const parallel::MeshEnds* ends) {

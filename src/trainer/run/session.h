@@ -45,6 +45,8 @@ class Session {
   void print_plan(Messages& messages) const;
   /// Returns a warning if there are more threads than cores, otherwise an empty text.
   std::string threads_notice() const;
+  /// Returns the line of threads_line() for the --bind value `bind`, or an empty text if no environment variable for threads is set.
+  std::string threads_note(const std::string& bind) const;
   /// Returns how many more bytes open() will take, on all ranks of this node together, from the filesystem
   /// that holds `folder`. Files that a dead run with this session's id left there are reused and do not count.
   i64 scratch_bytes_beside(const std::string& folder) const;

@@ -131,7 +131,7 @@ std::vector<Option> speed() {
        .help = "compute threads per rank",
        .field = integer(&ResourceConfig::threads),
        .commands = kForward,
-       .default_text = "the cores granted by affinity, cgroup and SLURM_CPUS_PER_TASK",
+       .default_text = "the cores granted by affinity, cgroup and SLURM_CPUS_PER_TASK, or OMP_NUM_THREADS if that is less",
        .range = Range{.low = 1, .high = 4096},
        .of_one_node = true},
       {.name = "isa",

@@ -418,7 +418,7 @@ std::vector<Option> node_options() {
        .help = "compute threads to measure with",
        .field = integer(&BenchConfig::threads),
        .commands = on(Command::bench),
-       .default_text = "the cores granted by affinity, cgroup and SLURM_CPUS_PER_TASK",
+       .default_text = "the cores granted by affinity, cgroup and SLURM_CPUS_PER_TASK, or OMP_NUM_THREADS if that is less",
        .range = Range{.low = 1, .high = 4096}},
       {.name = "login",
        .group = kGroup,

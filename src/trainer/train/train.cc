@@ -298,7 +298,7 @@ class RankRun {
     if (config_.resume.kind == Resume::Kind::path && !is_from_deepspeed() && !fs::exists(run_of(*start_.checkpoint) / "config.json"))
       messages_.log("the run of the checkpoint has no config.json: whether this run has the same settings cannot be checked");
     tell_of_schedule();
-    tell_of_plan(*session_, messages_);
+    tell_of_plan(*session_, config_, messages_);
     if (!attention_.empty()) messages_.log("attention: " + attention_);
     tell_of_nvme(*session_, config_, messages_, recovery_);
   }

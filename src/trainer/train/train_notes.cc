@@ -77,8 +77,9 @@ std::string opening_text(const Session& session, const TrainConfig& config, cons
   return text + epoch_note(config, *data.training, session.model().reads_images());
 }
 
-void tell_of_plan(Session& session, Messages& messages) {
+void tell_of_plan(Session& session, const TrainConfig& config, Messages& messages) {
   if (const std::string notice = session.pinning_notice(); !notice.empty()) messages.warn(notice);
+  if (const std::string note = session.threads_note(config.bind); !note.empty()) messages.log(note);
   if (const std::string& meeting = session.device().meeting.text; !meeting.empty()) messages.log(meeting);
   session.print_plan(messages);
 }

@@ -21,6 +21,6 @@ void note_machine(Progress& progress, const ChosenDevice& device, const std::str
 std::string opening_text(const Session& session, const TrainConfig& config, const RunData& data, const std::string& weights);
 
 /// Logs how GPUs meet, and the plan.
-void tell_of_plan(Session& session, Messages& messages);
+void tell_of_plan(Session& session, const TrainConfig& config, Messages& messages);
 
 }  // namespace spillway::trainer

@@ -45,6 +45,19 @@ TEST(Doctor, SaysOneLineAThing) {
   EXPECT_FALSE(has(outcome.out, "\033["));
 }
 
+TEST(Doctor, SaysWhatSetsTheThreads) {
+  FakeHost fake;
+  fake.env("OMP_NUM_THREADS", "3").env("GOMP_CPU_AFFINITY", "2-5").env("OMP_PROC_BIND", "close");
+  const Outcome set = run_app({"doctor"}, fake.host());
+  for (const char* piece :
+       {"green  threads", "3 on CPUs 2-5", "OMP_NUM_THREADS=3", "GOMP_CPU_AFFINITY=2-5", "OMP_PROC_BIND=close is not used"})
+    EXPECT_TRUE(has(set.out, piece)) << piece << " in:\n" << set.out;
+  const Outcome wrong = run_app({"doctor"}, FakeHost().env("OMP_NUM_THREADS", "many").host());
+  EXPECT_EQ(wrong.status, 0);
+  EXPECT_TRUE(has(wrong.out, "yellow threads")) << wrong.out;
+  EXPECT_TRUE(has(wrong.out, "8 on CPUs 0-7 (OMP_NUM_THREADS=many is not used: expected")) << wrong.out;
+}
+
 TEST(Doctor, RedIsExitThreeWithTheCure) {
   const Outcome poor = run_app({"doctor"}, FakeHost().env("SLURM_MEM_PER_NODE", "400").host());
   EXPECT_EQ(poor.status, 3);

@@ -110,7 +110,7 @@ const std::vector<std::pair<std::string, std::string>> kTrainFlags = {
     {"pipeline-chunks", "2 for interleaved and zb-v, else 1"},
     {"communicator", "auto"},
     {"rendezvous", "auto"},
-    {"threads", "the cores granted by affinity, cgroup and SLURM_CPUS_PER_TASK"},
+    {"threads", "the cores granted by affinity, cgroup and SLURM_CPUS_PER_TASK, or OMP_NUM_THREADS if that is less"},
     {"bind", "auto"},
     {"seed", "1337"},
     {"out", "runs/<model>-<8 hex digits>"},
