@@ -123,9 +123,9 @@ class Trainer:
         False); another train() continues it. An exception in one ends the run and is raised by train(), and the last checkpoint is kept.
         Ctrl-C saves and raises KeyboardInterrupt; another train() resumes. patience: the run ends after this many validations in a row
         that are no better than the best; keep_best keeps the checkpoint of the best one. progress: a tqdm bar (None: if tqdm is installed
-        and stderr is a terminal or a notebook). log: called with each line that the program would print; by default lines go to stderr
-        unless there is a bar. A Trainer runs one train() at a time, on any thread. If the interpreter ends, a training thread stops as
-        after `kill -9`.
+        and stderr is a terminal or a notebook). log: called with each line that the program would print; by default lines go to stderr,
+        in a notebook to stdout, unless there is a bar. A Trainer runs one train() at a time, on any thread. If the interpreter ends, a
+        training thread stops as after `kill -9`.
         """
         for name, hears in (("on_step", on_step), ("on_validate", on_validate), ("on_save", on_save), ("log", log)):
             if hears is not None and not callable(hears):
@@ -140,7 +140,7 @@ class Trainer:
                 return on_step(event) if on_step is not None else None
 
         if log is None and bar is None:
-            log = _to_stderr
+            log = _print
         try:
             with own_model.interrupts_between_blocks() if self._own else contextlib.nullcontext():
                 return TrainingResult(self._training.run(hear, on_validate, on_save, log, patience, keep_best))
@@ -194,8 +194,9 @@ def _are_rows(data: Any) -> bool:
     return hasattr(data, "__iter__") or hasattr(data, "to_batches") or is_indexed(data)
 
 
-def _to_stderr(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+def _print(line: str) -> None:
+    """Prints a line of the log to stderr, in a notebook to stdout, because notebooks show stderr as an error."""
+    print(line, file=sys.stdout if "ipykernel" in sys.modules else sys.stderr, flush=True)
 
 
 def _bar(progress: Optional[bool]) -> Any:

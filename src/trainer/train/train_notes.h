@@ -20,7 +20,7 @@ void note_machine(Progress& progress, const ChosenDevice& device, const std::str
 /// are at first; the data and the tokenizer; the rows of a step, the learning rate and the length of an epoch.
 std::string opening_text(const Session& session, const TrainConfig& config, const RunData& data, const std::string& weights);
 
-/// Logs how GPUs meet, and the plan.
+/// Logs the threads, how GPUs meet, and the plan. Warns if host memory cannot be pinned.
 void tell_of_plan(Session& session, const TrainConfig& config, Messages& messages);
 
 }  // namespace spillway::trainer
