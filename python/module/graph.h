@@ -35,7 +35,7 @@ struct Weights {
 
 /// The state of a leaf: a tensor that requires a gradient and was not computed from others.
 struct Leaf {
-  Tensor gradient;                   // the gradient of a leaf that belongs to no Weights
+  Tensor gradient;                   // the gradient of a leaf that belongs to no Weights object
   std::shared_ptr<Weights> weights;  // the Weights that store the gradient, if the leaf belongs to some
   u32 id = 0;
   std::string name;
@@ -76,7 +76,7 @@ class Graph final : public autograd::GradientSink, public std::enable_shared_fro
   autograd::Tape tape_{this};
   std::atomic<bool> over_ = false;
   std::shared_ptr<Weights> model_;
-  std::vector<Place> others_;  // parameters of Weights other than the model's; their ids begin at kOthers
+  std::vector<Place> others_;  // parameters of Weights objects that are not this graph's model; their ids begin at kOthers
   std::map<const Leaf*, std::pair<std::shared_ptr<Leaf>, Variable>> leaves_;
   std::vector<std::weak_ptr<Holder>> holders_;  // one entry for each variable that an Array holds
   size_t most_holders_ = 64;                    // from this number of entries on, entries of variables that are gone are removed

@@ -320,7 +320,8 @@ struct Backward {
   }
 };
 
-// Calls work.item(batch row, head, the lane's workspace) for all heads. Lane l computes the items l, l + lanes, and so on.
+// Calls work.item(batch row, head, the task's workspace) for all heads, in `lanes` tasks that run on several threads. Task l computes the
+// items l, l + lanes, and so on, and has its own workspace.
 template <class T, class F>
 void run_items(i64 batch, i64 heads, i64 lane_elems, const Tensor& workspace, const F& work) {
   const i64 items = batch * heads, lanes = lanes_of(items);

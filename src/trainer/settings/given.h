@@ -21,8 +21,8 @@ GivenMap parse_flags(Command command, const std::vector<std::string>& args);
 
 /// Values by the names that programs use, such as "learning_rate".
 using NamedValues = std::vector<std::pair<std::string, Value>>;
-/// Collects values that a program gives. A sequence repeats an option, unless the option itself takes a sequence; an empty one gives
-/// nothing. Throws Error(usage) for an unknown name (naming the nearest).
+/// Collects values that a program gives. A list as value is one value if the option takes a list; otherwise each element repeats the
+/// option, and an empty list leaves the option unset. Throws Error(usage) for an unknown name (naming the nearest).
 GivenMap given_values(Command command, const NamedValues& values);
 
 /// Reads a JSON configuration file. Keys whose value is null are ignored. Throws Error(usage) if the file cannot be read or is not a JSON
