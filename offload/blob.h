@@ -1,10 +1,10 @@
 // A Blob is a block of bytes stored in one tier as whole tiles of equal size: a group's weights, gradients or optimizer state, or one
-// rank's shard of them. The tiles of a shard keep the numbers that they have in the whole group. A blob in host memory or on the device
-// can be accessed as a span; one on nvme is read and written through an IoEngine. A generation is one version of the content. With two
-// slots, generation g lies in slot g % 2, so generation g + 1 can be written while readers see g. Bytes on nvme are protected by
-// checksums: call stamp() before write(), and verify() once the event that read() returned is set. For blobs in memory both calls do
-// nothing. Thread-safety: different threads may read, write, stamp and verify different tile ranges or generations at once; the caller
-// must order overlapping accesses (the order of a rank's instructions does).
+// rank's shard of them. The tiles of a shard keep the numbers that they have in the whole group. A blob in host memory or on the device can
+// be accessed as a span; one on nvme is read and written through an IoEngine. A generation is one version of the content, and a slot is
+// room for one generation. With two slots, generation g lies in slot g % 2, so generation g + 1 can be written while readers see g. Bytes
+// on nvme are protected by checksums: call stamp() before write(), and verify() once the event that read() returned is set. For blobs in
+// memory, stamp() and verify() do nothing. Thread-safety: different threads may read, write, stamp and verify different tile ranges or
+// generations at once; the caller must order overlapping accesses (the order of a rank's instructions does).
 #pragma once
 #include <memory>
 #include <span>
@@ -30,7 +30,7 @@ struct TileRange {
 class Spoilt : public Error {
  public:
   Spoilt(const std::string& wrong, const std::string& cure) : Error(ErrorCode::io, wrong + ": " + cure), wrong_(wrong) {}
-  /// Returns the part of the message that says what is wrong, without the advice on what to do about it.
+  /// Returns the part of the message that says what is wrong, without the advice that follows it.
   const std::string& wrong() const { return wrong_; }
 
  private:

@@ -14,7 +14,7 @@ namespace spillway::offload {
 
 /// Returns true if these bytes are a superblock whose checksum holds, so that nothing has changed since the superblock was written.
 bool is_whole(const Superblock& superblock);
-/// Returns true if the superblock's page is all zeros: no commit was ever written there, or the commit was discarded.
+/// Returns true if the superblock's page is all zeros: either no commit was ever written there, or the commit was discarded.
 bool is_blank(const Superblock& superblock);
 /// Returns true if the superblock was written since the system booted last, that is, if the superblock holds
 /// the same `boot_id`. Returns false if `boot_id` is empty, because the system has none.

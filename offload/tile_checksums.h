@@ -1,6 +1,6 @@
-// Holds the checksums of one blob's tiles, for each slot, with the generation for which each was computed. The generation
-// tells a tile that was never written for the requested generation from one that came back corrupted. Takes 8 bytes per
-// (tile, slot). Thread-safety: different tiles or slots may be used by different threads at once.
+// Holds the checksums of one blob's tiles, for each slot (room for one generation), with the generation (version of the content) for which
+// each was computed. The generation tells a tile that was never written for the requested generation from one that came back corrupted.
+// Takes 8 bytes per (tile, slot). Thread-safety: different tiles or slots may be used by different threads at once.
 #pragma once
 #include <vector>
 

@@ -1,6 +1,7 @@
 // A BlockRunner carries out the Forward and Backward instructions of a training step, and the two parts of a split backward. It keeps one
-// tape for each block and micro-batch. The same code runs on the meta device before step 1, to find how many bytes the activations take.
-// Used by one thread (the one that computes blocks); memory comes from the current stream.
+// tape (the record of a forward from which gradients are computed) for each block and micro-batch. The same code runs on the meta device
+// before step 1, to find how many bytes the activations take. Used by one thread (the one that computes blocks); memory comes from the
+// current stream.
 #pragma once
 #include <map>
 #include <memory>

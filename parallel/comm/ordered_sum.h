@@ -11,8 +11,8 @@ namespace spillway::parallel {
 
 inline constexpr i64 kSumGroupRanks = 8;
 
-/// States how the sum is written: through the caches, or past them, which is faster if nobody reads the result soon. The latter is not
-/// allowed if the result is also one of the operands.
+/// States how the sum is written: through the caches, or past them, which is faster if nobody reads the result soon. Writing past the
+/// caches is not allowed if the result is also one of the operands.
 enum class Stores : u8 { cached, past_caches };
 
 /// For each i in [begin, end), computes sum[i] as the ordered sum of ranks[0][i], ranks[1][i] …, in one pass over the numbers of all ranks.

@@ -21,7 +21,7 @@ class NcclWatch {
   /// Describes one communicator and its exchanges, which follow each other on one queue.
   struct Line {
     NcclCommunicator* nccl = nullptr;
-    double timeout_s = 60;  // limit in seconds for the rest of an exchange, counted from when the rank that `need` asks has done its part
+    double timeout_s = 60;  // limit in seconds for the rest of an exchange, counted from the moment at which the event of `need` is set
     /// Called once this GPU has reached an exchange. The returned event is set when a rank whose part is needed says that it has done
     /// that part; it fails if that rank cannot go on.
     std::function<Event()> need;

@@ -1,6 +1,6 @@
 // A ComputingOrder is the order in which a rank computes: which block on which micro-batch, and whether forward, backward or a part of the
-// backward. Memory and copies are planned later, from this order. The order follows the rank's row of the pipeline schedule. Consecutive
-// micro-batches on the same block form a run. What a run needs is fetched `prefetch` runs ahead. A plain value.
+// backward. Memory and copies are planned later, from this order. The order is the one that the pipeline schedule gives for this rank.
+// Consecutive micro-batches on the same block form a run. The data that a run reads is fetched `prefetch` runs ahead. A plain value.
 #pragma once
 #include <map>
 #include <vector>

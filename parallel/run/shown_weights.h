@@ -18,7 +18,8 @@ class ShownWeights {
   /// Binds the parameters of all groups that stay on the device, to the memory of the generation that readers see.
   void show_resident();
   void hide_all();
-  /// Makes the next generation the one that readers see, and binds the resident groups to it.
+  /// Makes the next generation (complete copy of weights and optimizer state) the one that readers see, and binds the groups that stay on
+  /// the device to it.
   void publish();
 
  private:

@@ -1,7 +1,8 @@
-// Stores a model's weights, gradient accumulators and optimizer state. Each group has one blob per kind of data, in the tier of that data.
-// All data on nvme lies in one store, with checksums, and with generations that remain when the process ends. This class stamps everything
-// that leaves memory with a checksum, and verifies it when it comes back. Thread safety is that of Blob, except that publish(), scan(),
-// fill() and commit() are called only while no instructions run; commit() is also called on the optimizer thread.
+// Stores a model's weights, gradient accumulators and optimizer state. Each group has one blob (tiles of equal size) per kind of data, in
+// the tier of that data. All data on nvme lies in one store, with checksums, and with generations (complete copies of weights and state)
+// that remain when the process ends. This class stamps everything that leaves memory with a checksum, and verifies it when it comes back.
+// Thread safety is that of Blob, except that publish(), scan(), fill() and commit() are called only while no instructions run; commit() is
+// also called on the optimizer thread.
 #pragma once
 #include <functional>
 #include <map>
@@ -66,7 +67,8 @@ class ModelState {
   /// Returns the blob on nvme for a block's activations. Each tile of the blob holds the activations of one micro-batch.
   offload::Blob& activations(u16 block) { return *activations_.at(block); }
 
-  /// Returns the generation that readers see. A step writes the next one. In a blob with one slot, both generations are the same bytes.
+  /// Returns the generation that readers see. A step writes the next one. In a blob with room for only one generation (one slot), both are
+  /// the same bytes.
   u64 generation() const { return generation_; }
   void publish() { ++generation_; }
 

@@ -1,16 +1,16 @@
-// A snapshot is one generation of the state. It is read in the background while training continues, and a checkpoint is written from it.
-// The save runs on a separate thread and asks for the pieces of the state. A queue of planned memory lies between the optimizer's updates
-// (Steps) and the save.
+// A snapshot is one generation (complete copy) of weights and optimizer state. It is read in the background while training continues, and a
+// checkpoint is written from it. The save runs on a separate thread and asks for the pieces of the state. A queue of planned memory lies
+// between the optimizer's updates (Steps) and the save.
 //
 // Invariants: every piece that this rank saves is passed to the save once, with its bytes in that generation. No piece is overwritten
-// before the snapshot has it, because the Stepper calls before() ahead of each chunk that it updates. A piece on nvme is handed over by
-// the Step that reads it anyway, so it is not read twice. Pieces in memory are read by the snapshot's thread (through the queue if they
-// are in GPU memory); if a Step gets to such a piece first, it copies the piece. Frozen weights, which no Step updates, are read by the
-// snapshot's thread in every tier. If the save is so slow that the Steps would have to wait longer than allowed, they leave pieces on
-// nvme behind, whose bytes stay valid for one more step, and the snapshot's thread reads these pieces later.
+// before the snapshot has it, because the Stepper calls before() ahead of each chunk that it updates. A piece on nvme is handed over by the
+// Step that reads it anyway, so it is not read twice. Pieces in memory are read by the snapshot's thread (through the queue if they are in
+// GPU memory); if a Step gets to such a piece first, it copies the piece. Frozen weights, which no Step updates, are read by the snapshot's
+// thread in every tier. If the save is so slow that the Steps would have to wait longer than allowed, they leave pieces on nvme behind,
+// whose bytes stay valid for one more step, and the snapshot's thread reads these pieces later.
 //
-// Thread safety: before() and hand_over() are called on the optimizer thread, step_ended() and drain() while no instructions run. All
-// other functions may be called from any thread.
+// Thread safety: before() and hand_over() are called on the optimizer thread, step_ended() and drain() while no instructions run. All other
+// functions may be called from any thread.
 #pragma once
 #include <chrono>
 #include <condition_variable>

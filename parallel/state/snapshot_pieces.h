@@ -1,6 +1,6 @@
-// Lists the pieces of one generation of the state, and where their bytes lie. A piece is a chunk of frozen weights, or a chunk of a
-// bucket's tiles as the Stepper updates them. Some pieces have no optimizer state. The Snapshot decides when a piece may be read.
-// Thread-safe.
+// Lists the pieces of one generation (complete copy) of weights and optimizer state, and where their bytes lie. A piece is a chunk of
+// frozen weights, or a chunk of a bucket's tiles as the Stepper updates them. Some pieces have no optimizer state. The Snapshot decides
+// when a piece may be read. Thread-safe.
 #pragma once
 #include <limits>
 
