@@ -22,7 +22,7 @@ struct DecoderStyle {
 };
 DecoderStyle style_of(const ModelConfig& config);
 
-/// Attention with rotary positions. Shape letters: B = rows, T = positions, C = width.
+/// Attention with rotary positions. Shape letters: B = batch size, T = positions, C = width.
 class DecoderAttention {
  public:
   DecoderAttention(const ModelConfig& config, const std::string& name, i64 layer, DType dtype);

@@ -16,8 +16,9 @@ struct ModelSize {
   std::string text() const;                      // returns all sizes as text, one line for each kind
 };
 
-/// Measures the model that `build` returns, for a micro-batch of `rows` rows of `positions` positions (1 for images). The figures are those
-/// of a run on the kind of device that `on` names. `build` runs with the meta device current, so it must not read values.
+/// Measures the model that `build` returns, for a micro-batch of `rows` sequences of `positions` positions (or of `rows` images, with
+/// `positions` 1). The figures are those of a run on the kind of device that `on` names. `build` runs with the meta device current, so it
+/// must not read values.
 ModelSize measure(const std::function<Sequential()>& build, i64 rows, i64 positions, Device::Kind on = Device::Kind::cpu);
 
 }  // namespace spillway::nn

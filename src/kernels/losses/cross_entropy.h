@@ -7,11 +7,11 @@
 
 namespace spillway::kernels {
 
-/// Cuts a head's logits into pieces if they do not fit in memory all at once. The members are the rows and columns of a
-/// piece; the last piece may have fewer. On a CPU a piece consists of whole rows, as many as fit into `piece_bytes` with
-/// logits of type `wide`. On a GPU a piece consists of some columns of all rows, so that its part of the weight's gradient
-/// is one product over all rows. Such a piece has as many columns as fit, in multiples of 256, but at least 4096; columns
-/// beyond a multiple of 64 are a piece of their own. The cut depends only on the arguments and the kind of device.
+/// Cuts a head's logits into pieces if they do not fit in memory all at once. The members are the rows and columns of a piece; the last
+/// piece may have fewer. On a CPU a piece consists of whole rows, as many as fit into `piece_bytes` with logits of type `wide`. On a GPU a
+/// piece consists of some columns of all rows, so that its part of the weight's gradient is one product over all rows. Such a piece has as
+/// many columns as fit, in multiples of 256, but at least 4096; columns beyond a multiple of 64 form a separate piece. The cut depends only
+/// on the arguments and the kind of device.
 struct LogitsCut {
   i64 rows, columns;
 };

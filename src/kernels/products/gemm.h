@@ -16,15 +16,15 @@
 
 namespace spillway::kernels::gemm {
 
-/// The inner extent of one chunk, an even number. A task keeps a strip of the operand
-/// that it packs itself in a buffer of kStrip * kDepth elements: 48 KiB, for bf16 96 KiB.
+/// The number of inner indices k in one chunk, an even number. A task keeps a strip of the operand that it packs itself in a buffer of
+/// kStrip * kDepth elements: 48 KiB, for bf16 96 KiB.
 template <class T>
 inline constexpr i64 kDepth = sizeof(T) == 2 ? 1024 : 1024 / static_cast<i64>(sizeof(T));
-/// The number of rows or columns that a task packs for itself, a multiple of the extent of every kind of panel.
+/// The number of rows or columns that a task packs for itself, a multiple of the rows or columns of every kind of panel.
 inline constexpr i64 kStrip = 48;
 
-/// An operand of a product: its outer extent is rows of A or columns of B, its inner extent is k. Strides are in elements. Packing is fast
-/// if one of the strides is 1.
+/// An operand of a product: its outer dimension is rows of A or columns of B, its inner dimension is k. Strides are in elements. Packing is
+/// fast if one of the strides is 1.
 template <class T>
 struct Operand {
   const T* data;
@@ -39,12 +39,12 @@ enum class Side { a, b };
 template <class T>
 using PanelOf = std::conditional_t<std::is_same_v<T, Float16>, float, T>;
 
-/// Returns the extent of k in panels of P. For bf16 the extent is rounded up to whole tiles of the tile unit, and the rest is zeros.
+/// Returns the number of k in panels of P. For bf16 the number is rounded up to whole tiles of the tile unit, and the rest is zeros.
 template <class P>
 constexpr i64 packed_depth(i64 k) {
   return sizeof(P) == 2 ? round_up(k, 32) : k;
 }
-/// Returns how many elements a packed operand takes that has `outer` rows or columns and inner extent k.
+/// Returns how many elements a packed operand takes that has `outer` rows or columns and k inner indices.
 template <class P>
 constexpr i64 packed_elems(i64 outer, i64 k) {
   return round_up(outer, kStrip) * packed_depth<P>(k);
@@ -60,8 +60,8 @@ void pin_pairs_for_test(Pairs pairs);
 /// panels are widened once, when they are packed, while bf16 panels are widened again for every panel of the other operand.
 Pairs pairs_in_use();
 
-/// Packs an operand of extents outer x k into panels, padded with zeros. Packed strips follow each other: strip s begins at
-/// packed_elems<P>(s * kStrip, k). The element type P of the panels may be T (except for f16), or float for bf16 and f16.
+/// Packs an operand of `outer` rows or columns and k inner indices into panels, padded with zeros. Packed strips follow each other: strip s
+/// begins at packed_elems<P>(s * kStrip, k). The element type P of the panels may be T (except for f16), or float for bf16 and f16.
 template <class T, class P>
 void pack(Side side, Operand<T> from, i64 outer, i64 k, P* to);
 
@@ -75,7 +75,7 @@ struct Output {
   const P* bias = nullptr;  // the bias, which is added last; one element for each of the n columns
 };
 
-/// A packed operand of which a product uses a part. It was packed with inner extent `depth`; the product begins at k = `first`, a multiple
+/// A packed operand of which a product uses a part. It was packed with `depth` inner indices; the product begins at k = `first`, a multiple
 /// of kDepth.
 template <class P>
 struct Packed {
@@ -89,8 +89,8 @@ struct Ahead {
   const char* data = nullptr;
   i64 rows = 0, row_bytes = 0, stride_bytes = 0;
 };
-/// Returns the memory of an operand's first `outer` rows or columns and first k inner indices. Returns nothing if neither extent is
-/// contiguous.
+/// Returns the memory of an operand's first `outer` rows or columns and first k inner indices. Returns nothing if neither the rows or
+/// columns nor k are contiguous.
 template <class T>
 Ahead ahead_of(const Operand<T>& from, i64 outer, i64 k) {
   constexpr i64 kSize = sizeof(T);

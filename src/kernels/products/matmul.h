@@ -1,8 +1,8 @@
-// Matrix products of views: C[m, n] (+)= A[m, k] B[k, n] (+ bias[n]) in f32, f64, bf16 and f16. A transpose is a view
-// (Tensor::transpose). bf16 and f16 are summed in f32 and, if C is bf16 or f16, rounded once. On a CPU all threads together pack
-// the smaller operand once, and each task packs the strips of the larger one that it needs. The bits of an element then depend
-// only on its row of A, its column of B and K (gemm.h). A GPU multiplies with cuBLASLt in fp32 (without TF32) or fp64. The bits
-// of an element then also depend on all extents, strides and dtypes. Workspace sizes are functions of shape and dtypes.
+// Matrix products of views: C[m, n] (+)= A[m, k] B[k, n] (+ bias[n]) in f32, f64, bf16 and f16. A transpose is a view (Tensor::transpose).
+// bf16 and f16 are summed in f32 and, if C is bf16 or f16, rounded once. On a CPU all threads together pack the smaller operand once, and
+// each task packs the strips of the larger one that it needs. An element then depends bitwise on its row of A, its column of B and K alone
+// (gemm.h). A GPU multiplies with cuBLASLt in fp32 (without TF32) or fp64. An element then also depends on m, n and all strides and dtypes.
+// Workspace sizes are functions of shape and dtypes.
 #pragma once
 #include "tensor/tensor.h"
 

@@ -36,7 +36,7 @@ class Regex {
    public:
     /// Begins a walk that charges the matching to `budget`. next() throws Error(data) if the budget is used up.
     Walk(const Regex& regex, std::string_view text, WorkBudget& budget);
-    /// Begins a walk with a budget of its own, for a text that has no budget yet.
+    /// Begins a walk with a new budget, for a text that has no budget yet.
     Walk(const Regex& regex, std::string_view text);
     ~Walk();
     Walk(const Walk&) = delete;
