@@ -1,8 +1,8 @@
-// Python's view of tensors with gradients: PyTorch's requires_grad and backward() on top of the library's tapes.
-// An operation on a tensor that requires a gradient is recorded on the thread's graph, which lives as long as a
-// tensor that was computed on it; backward() traverses it once. Only the thread that has the turn (turn.h) touches
-// graphs, leaves and weights, and only a thread with the GIL touches an Array's fields: before its turn a thread
-// copies the Arrays that it computes with. Invariant: an Array that has a slot on a tape keeps its graph alive.
+// Python's view of tensors with gradients: PyTorch's requires_grad and backward() on top of the library's tapes (a tape is the record of
+// operations that backward replays). An operation on a tensor that requires a gradient is recorded on the thread's graph, which lives as
+// long as a tensor that was computed on it; backward() traverses it once. Only the thread that has the turn (turn.h) touches graphs, leaves
+// and weights, and only a thread with the GIL touches an Array's fields: before its turn a thread copies the Arrays that it computes with.
+// Invariant: an Array that is recorded on a tape keeps its graph alive.
 #pragma once
 #include <atomic>
 #include <map>
@@ -36,7 +36,7 @@ struct Weights {
 /// The state of a leaf: a tensor that requires a gradient and was not computed from others.
 struct Leaf {
   Tensor gradient;                   // the gradient of a leaf that belongs to no Weights object
-  std::shared_ptr<Weights> weights;  // the Weights that store the gradient, if the leaf belongs to some
+  std::shared_ptr<Weights> weights;  // the Weights object that stores the gradient, if the leaf belongs to one
   u32 id = 0;
   std::string name;
   bool wanted = true;  // whether a gradient is computed; if the leaf belongs to Weights, the parameter's `frozen` decides instead

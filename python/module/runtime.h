@@ -1,6 +1,7 @@
 // The resources of the module's calls: its own compute threads and heap memory. A forked child that calls the module gets an exception
 // instead of waiting for threads that it does not have. The thread pool starts with the first call that computes. On a GPU the resources
-// are memory from the driver's pool and the stream that PyTorch uses too, so that the work of both on the same memory is ordered.
+// are memory from the driver's pool and the stream that PyTorch uses too, so that the work of Spillway and PyTorch on the same memory is
+// ordered.
 #pragma once
 #include <nanobind/nanobind.h>
 

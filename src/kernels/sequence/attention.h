@@ -26,7 +26,7 @@ struct AttentionMask {
   AttentionLibrary library = AttentionLibrary::own;
   double softcap = 0;   // above 0: the soft cap, by which scores become softcap * tanh(scale * q k / softcap)
   i64 window = 0;       // above 0: a query sees its own position's key and the window - 1 keys before it; needs causal
-  Tensor positions_BT;  // [B, Tk] int32: each key's position (0, 1, ...) in its document; undefined if a sequence is one document; needs causal
+  Tensor positions_BT;  // int32 [B, Tk]: each key's position in its document, from 0; undefined if a sequence is one document; needs causal
   /// Returns whether only `causal` limits which keys a query sees: there is no soft cap, no window, and only one document per sequence.
   bool is_plain() const { return softcap == 0 && window == 0 && !positions_BT.defined(); }
 };

@@ -48,7 +48,7 @@ struct Rates {
   /// (calibration.h).
   double reduce_scatter_bytes_per_s = 6e9, all_gather_bytes_per_s = 6e9;
   double threads = 1;  // host threads that update parameters while a GPU computes
-  // a model of this machine for simulation; for a GPU each executing thread has a core of its own, so that none waits for another
+  // a model of this machine for simulation; for a GPU each executing thread has a separate core, so that none waits for another
   parallel::Machine machine;
 
   BlockSeconds block(size_t index, const BlockFlops& work) const;
@@ -105,8 +105,8 @@ struct StepLists {
 
 /// Simulates a step of one rank. It assumes that data from other ranks always arrives in time.
 StepCost predict(const parallel::Plan& plan, const StepLists& lists, const nn::Sequential& model, const Rates& rates);
-/// Simulates a step of all stages of a pipeline, whose ranks wait for each other, and returns the cost of
-/// the stage with index `mine`. Each rank is assumed to have a machine of its own with the given rates.
+/// Simulates a step of all stages of a pipeline, whose ranks wait for each other, and returns the cost of the stage with index `mine`. Each
+/// rank is assumed to have a separate machine with the given rates.
 StepCost predict_together(std::span<const parallel::Plan> stages, size_t mine, const StepLists& lists, const nn::Sequential& model,
                           const Rates& rates);
 

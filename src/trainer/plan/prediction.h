@@ -1,5 +1,5 @@
-// Prediction gives the time of a step of the chosen plan on this node, by simulation, and the memory of the process. Steps differ
-// in the lists of instructions that they run. Each kind of step is simulated when it is first asked for. For use by one thread.
+// Prediction gives the time of a step of the chosen plan on this node, by simulation, and the memory of the process. Steps differ in the
+// lists of instructions that they run. Each kind of step is simulated when it is first asked for. For use by one thread.
 #pragma once
 #include "trainer/plan/node_rates.h"
 

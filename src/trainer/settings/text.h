@@ -46,7 +46,7 @@ i64 parse_endurance(const std::string& text, const std::string& what);
 std::string print_endurance(i64 bytes);
 /// Checks that the text is a device, "cpu", "cuda" or "cuda:2", and returns it.
 std::string parse_device(const std::string& text, const std::string& what);
-/// Returns `word` in a form that a shell reads as one word, with quotes only if they are needed.
+/// Returns `word` so quoted that a shell reads it as one word; without quotes if none are needed.
 std::string shell_word(const std::string& word);
 /// Parses "auto", "never", "must" or the path of a checkpoint.
 Resume parse_resume(const std::string& text, const std::string& what);
