@@ -8,8 +8,8 @@
 //   arrays  f32 (f64 with f64 weights), bf16, or 8 bits
 //   scales  f32 for m's 64 blocks of 256 elements, then for v's; the rest zero
 //   factors behind the arrays: Adafactor's factors of a parameter, distributed over its tiles in order (rules/adafactor.h)
-// With a rule without arrays, an f32 or f64 weight has no state: 0 bytes per tile. bf16 and 8-bit moments are approximations; every
-// master is exact, and the split master gives the bits that the plain one gives. StateFormat is a value type and thread-safe.
+// With a rule without arrays, an f32 or f64 weight has no state: 0 bytes per tile. bf16 and 8-bit moments are approximations; every master
+// is exact, and the split master gives bitwise the results of the plain one. StateFormat is a value type and thread-safe.
 #pragma once
 #include "base/types.h"
 #include "optim/norm.h"

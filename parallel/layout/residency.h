@@ -11,7 +11,7 @@ struct Residence {
   Tier tier = Tier::device;
   bool split = false;   // whether the data is sharded, so that each rank stores only its own part
   bool moves = false;   // whether the data is copied to the device before use, and back afterwards
-  bool beside = false;  // whether copies of the data to and from the device run on threads of their own, at the same time as computing
+  bool beside = false;  // whether copies of the data to and from the device run on separate threads, at the same time as computing
   TileRange held;       // tiles that this rank stores
 };
 

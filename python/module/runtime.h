@@ -39,7 +39,7 @@ void settle(Device device) noexcept;
 /// Parses "cpu", "cuda" and "cuda:1", and PyTorch's devices of these names (torch.device). Throws WrongValue on any other name.
 Device device_of(const nb::handle& name);
 
-/// Throws Error(usage) in a child of a process that computed before it forked. Calls that start threads of their own call it.
+/// Throws Error(usage) in a child of a process that computed before it forked. Calls that start threads call it first.
 void check_process();
 
 /// The number of bytes from which a call releases the GIL: half a millisecond of work and more.

@@ -145,7 +145,7 @@ TEST_F(GoingBack, TheSameCommandGoesOnThoughItNamesACheckpoint) {
   EXPECT_FALSE(mentions(again.err, ".left")) << again.err;
 }
 
-// Shows that a run without a checkpoint of its own starts again from the one that its command names, not from new weights.
+// Shows that a run that has saved no checkpoint starts again from the checkpoint that its command names, not from new weights.
 TEST_F(GoingBack, TheSameCommandGoesOnThoughTheRunDiedBeforeItSaved) {
   ASSERT_EQ(at.spillway(to_step(8)).status, 0);
   const Args from_fourth = with(to_step(7, {"--resume", kFourth}, "other"), "--checkpoint-every", "100");

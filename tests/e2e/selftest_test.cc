@@ -1,4 +1,4 @@
-// Tests spillway selftest: it finds that the bits are equal, and would report it if they were not.
+// Tests the command selftest: it finds that training gives bitwise equal results in all its cells, and it reports a planted difference.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 

@@ -17,7 +17,7 @@ void refuse_direct_io();
 /// Sets RLIMIT_MEMLOCK to `bytes`. The limit binds a root process too, since the program loses CAP_IPC_LOCK.
 void limit_locked_memory(i64 bytes);
 
-/// Holds a mounted ext4 file system on a loop device over a file of its own.
+/// Holds a mounted ext4 file system on a loop device over a file.
 class LoopDisk {
  public:
   LoopDisk(const std::filesystem::path& image, const std::filesystem::path& mounted_at, i64 bytes);

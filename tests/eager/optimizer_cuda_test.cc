@@ -1,5 +1,5 @@
-// Tests that the eager optimizer gives the bits of the CPU on a GPU, for every update rule and
-// type, over whole tiles of 16,384 elements and parts of one. Its saved state is compared too.
+// Tests that the eager optimizer gives bitwise the same results on a GPU as on the CPU, for every update rule and type, over whole tiles of
+// 16,384 elements and parts of one. Its saved state is compared too.
 #include <gtest/gtest.h>
 
 #include "base/units.h"

@@ -1,4 +1,4 @@
-// Tests that the eager optimizer gives the bits of the update rules' own kernels, over whole tiles (16,384
+// Tests that the eager optimizer gives bitwise the results of the update rules' kernels called directly, over whole tiles (16,384
 // elements), part of a tile, and both. tests/optim compares those kernels with PyTorch's trajectories.
 #include "eager/optimizer.h"
 

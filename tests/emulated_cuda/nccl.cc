@@ -157,7 +157,7 @@ void free_memory(ncclComm& comm) {
 
 void begin(ncclComm* comm) {
   for (auto& [stream, operations] : comm->asked) {
-    size_t bytes = 0;  // the number of bytes to receive; sending takes no time of its own
+    size_t bytes = 0;  // the number of bytes to receive; sending takes no simulated time
     for (const Operation& op : operations) {
       if (op.kind == Operation::Kind::receive) bytes += op.bytes;
       if (op.kind == Operation::Kind::all_gather) bytes += op.bytes * static_cast<size_t>(comm->group->ranks - 1);

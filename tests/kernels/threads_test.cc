@@ -1,4 +1,4 @@
-// Tests one law for all kernels that split work into tasks: they give the same bits with 1, 2 and 3 threads.
+// Tests one law for all kernels that split work into tasks: they give bitwise the same results with 1, 2 and 3 threads.
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/images/batch_norm.h"
 #include "kernels/images/conv.h"

@@ -1,4 +1,5 @@
-// Tests quantized base weights with adapters (QLoRA): loss and gradients have the bits of a model whose weights are the dequantized ones.
+// Tests quantized base weights with adapters (QLoRA): loss and gradients are bitwise those of a model whose weights are the dequantized
+// ones.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,14 +1,12 @@
-// The single-threaded core of every CPU matrix product: packed panels and a register-tiled micro-kernel,
-// which is compiled once per instruction set and chosen at run time (Goto and van de Geijn, ACM TOMS
-// 34(3), 2008). Allocates nothing; thread-safe. matmul_cpu.cc, attention_cpu.cc and expert_products_cpu.cc call it. We do not use
-// oneDNN: for f32 its 2.6 series has only the `gemm:jit` path, which takes its packing buffers (1-3 MB)
-// from malloc at every call and splits K by thread count for some shapes. Invariant: an element of C is
-// ((sum of chunk 0) + sum of chunk 1) + ... (+ bias), where a chunk is kDepth successive k. The sum of a
-// chunk is one chain of multiply-adds in Wide<T>, from zero, over ascending k. So the bits of an element
-// depend only on its row of A, its column of B and K, never on M, N, its position, strides or the number
-// of threads. If the processor has a tile unit (AMX) or the AVX512_BF16 instructions, bf16 is multiplied
-// in pairs of successive k. These units flush denormals to zero and round the sum of a pair in their own
-// way. Other processors widen bf16 to f32 and add one k at a time. f16 is widened when it is packed.
+// The single-threaded core of every CPU matrix product: packed panels and a register-tiled micro-kernel, which is compiled once per
+// instruction set and chosen at run time (Goto and van de Geijn, ACM TOMS 34(3), 2008). Allocates nothing; thread-safe. matmul_cpu.cc,
+// attention_cpu.cc and expert_products_cpu.cc call it. We do not use oneDNN: for f32 its 2.6 series has only the `gemm:jit` path, which
+// takes its packing buffers (1-3 MB) from malloc at every call and splits K by thread count for some shapes. Invariant: an element of C is
+// ((sum of chunk 0) + sum of chunk 1) + ... (+ bias), where a chunk is kDepth successive k. The sum of a chunk is one chain of
+// multiply-adds in Wide<T>, from zero, over ascending k. So an element depends bitwise only on its row of A, its column of B and K, never
+// on M, N, its position, strides or the number of threads. If the processor has a tile unit (AMX) or the AVX512_BF16 instructions, bf16 is
+// multiplied in pairs of successive k. These units flush denormals to zero and round the sum of a pair in their own way. Other processors
+// widen bf16 to f32 and add one k at a time. f16 is widened when it is packed.
 #pragma once
 #include <span>
 

@@ -169,8 +169,8 @@ struct Forward {
     }
   }
 
-  // Computes a head with few queries, as in generation, without packing keys and values. The products read them in place
-  // and give the bits that packed operands would give. Returns false if one of the products cannot be computed in place.
+  // Computes a head with few queries, as in generation, without packing keys and values. The products read them in place and give bitwise
+  // the result that packed operands would give. Returns false if one of the products cannot be computed in place.
   bool few_queries(i64 b, i64 h, T* workspace) const {
     if constexpr (gemm::kHasFewRows<S, T>) {
       const Head<S> query(q, b, h), key(k, b, h / extents.group()), value(v, b, h / extents.group()), result(out, b, h);

@@ -31,8 +31,8 @@ GivenMap read_config_file(Command command, const std::string& path);
 /// Reads a JSON configuration from its text, as read_config_file() does from a file. `where` names the source in messages.
 GivenMap read_config_text(Command command, const std::string& text, const std::string& where);
 
-/// Combines flags with the keys of a configuration file. A flag replaces the value of its own key. A
-/// flag also removes keys that may not be given together with it: --epochs removes the file's steps.
+/// Combines flags with the keys of a configuration file. A flag replaces the value of the key of the same name. A flag also removes keys
+/// that may not be given together with it: --epochs removes the file's steps.
 GivenMap merge(Command command, const GivenMap& flags, const GivenMap& file);
 
 /// Returns the given flags of `train` as words of a command line. --ranks is left out, because a launcher sets the number of ranks.

@@ -1,5 +1,5 @@
-// Compares convolution and its gradients with their definition in plain loops of doubles: odd extents, strides, paddings, dilations
-// and groups, and sizes that need several strips of columns, chunks of the inner extent, blocks of rows and parts of a sum.
+// Compares convolution and its gradients with their definition in plain loops of doubles: odd extents, strides, paddings, dilations and
+// groups, and sizes that need several strips of columns, chunks of the inner dimension, blocks of rows and parts of a sum.
 #include <hwy/targets.h>
 
 #include "kernels/images/conv_winograd.h"
@@ -110,8 +110,8 @@ TEST(ConvWinograd, IsTheConvolution) {
   }
 }
 
-// The bits of an output depend only on its own column and row of the product: an
-// image gives the same results alone and among others, and so does an output channel.
+// An output depends bitwise only on its own column and row of the product: an image gives the same results alone and among others, and so
+// does an output channel.
 TEST(ConvBits, DependOnNeitherNeighboursNorPlace) {
   for (const auto& [channels, extent] : {std::pair(20, 9), std::pair(64, 28)}) {
     const ConvShape many{5, channels, 70, 1, {extent, 7}, {3, 1, 1}}, one{1, channels, 48, 1, {extent, 7}, {3, 1, 1}};
@@ -127,7 +127,7 @@ TEST(ConvBits, DependOnNeitherNeighboursNorPlace) {
   }
 }
 
-// Every instruction set with fused multiply-add must give the same bits of a convolution.
+// All instruction sets with fused multiply-add must give bitwise the same convolution.
 TEST(ConvBits, AreThoseOfEveryInstructionSet) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     std::vector<ConvShape> shapes(std::begin(kTiled), std::end(kTiled));

@@ -208,8 +208,8 @@ Error error_of(Work work) {
 }
 bool mentions(const Error& error, const std::string& words) { return std::string(error.what()).find(words) != std::string::npos; }
 
-// The emulated cuBLASLt refuses products with a bias, or with a workspace, or all or some products.
-// Other kernels must then compute them. Plans are cached, so each case has shapes of its own.
+// The emulated cuBLASLt refuses products with a bias, or with a workspace, or all or some products. Other kernels must then compute them.
+// Plans are cached, so each case has other shapes.
 TEST_F(MatmulTwins, WhereTheLibraryKnowsNoWayThereIsAnother) {
   if (!std::getenv("SPILLWAY_EMULATED_GPUS")) GTEST_SKIP() << "needs emulated GPUs";
   i64 k = 101;

@@ -1,5 +1,5 @@
-// Compares operations along an axis on a GPU with the CPU. Picks, orders and running sums have
-// the CPU's bits. Sums over the axis are made in fp64 in another order, so they are only near.
+// Compares operations along an axis on a GPU with the CPU. Picked elements, sorted orders and running sums are bitwise equal to the CPU's.
+// Sums over the axis are made in fp64 in another order, so they are only near.
 #include "kernels/layout/pick.h"
 #include "kernels/losses/class_loss.h"
 #include "kernels/rows/best.h"

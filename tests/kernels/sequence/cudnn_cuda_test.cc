@@ -159,7 +159,8 @@ TEST_F(CudnnTwins, TheSameBitsAgainAndAsThirdsOfOneTensor) {
   }
 }
 
-// Our own kernels compute a single query and widths and types that cuDNN does not support. The bits must be those of our kernels.
+// Our own kernels compute a single query, and head widths and types that cuDNN does not support. The results must be bitwise those of our
+// kernels.
 TEST_F(CudnnTwins, WhatItDoesNotTakeIsOurs) {
   for (const Case& c : {Case{1, 1, 1, 1, 64}, Case{1, 9, 2, 2, 12}, Case{1, 9, 1, 1, 136}}) {
     const Inputs in = inputs(c, DType::bf16);

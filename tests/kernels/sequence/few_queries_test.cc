@@ -1,5 +1,5 @@
-// Compares attention of a few queries at the end, as in generation, with attention of many
-// queries. The two read keys and values in different ways. Their rows must have the same bits.
+// Compares attention of a few queries at the end, as in generation, with attention of many queries. The two algorithms read keys and values
+// in different ways. The rows of their results must be bitwise the same.
 #include "kernels/sequence/attention.h"
 #include "tests/support/numbers.h"
 

@@ -1,5 +1,5 @@
-// Tests training on a GPU: all placements give the same bits, and the numbers are near the
-// CPU's. In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on the CPU.
+// Tests training on a GPU: results are bitwise the same whichever tiers hold the tensors, and the numbers are near the CPU's. In a build
+// with SPILLWAY_CUDA=EMULATED the GPU's code runs on the CPU.
 #include <gtest/gtest.h>
 
 #include "tests/parallel/device/support_gpu_run.h"

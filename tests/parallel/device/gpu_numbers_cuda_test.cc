@@ -1,5 +1,5 @@
-// Tests settings that change numbers, on a GPU: bf16 gradients, frozen parameters, dropout, other masters
-// and moments. Each setting has bits of its own, which are the same under every placement.
+// Tests settings that change numbers, on a GPU: bf16 gradients, frozen parameters, dropout, other masters and moments. Each setting gives
+// different numbers, which are bitwise the same whichever tiers hold the tensors.
 #include <bit>
 #include <cmath>
 #include <cstring>

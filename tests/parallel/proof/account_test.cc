@@ -105,8 +105,8 @@ TEST(Simulate, ReadsAndWritesShareADiskOrDoNot) {
   EXPECT_DOUBLE_EQ(simulated_s(two, {{.read_s = 1}, {.read_s = 1}}, {.duplex = 2}), 2);
 }
 
-// Shows that each direction of the link has a copy engine of its own, which all copies in that
-// direction share. Copies overlap computation and do not count as waits for a disk.
+// Shows that each direction of the link has a separate copy engine, which all copies in that direction share. Copies overlap computation
+// and do not count as waits for a disk.
 TEST(Simulate, CopiesShareTheLinkEachWay) {
   const List ways = {on(Op::Fetch, Lane::load), on(Op::Evict, Lane::store), on(Op::Forward, Lane::compute)};
   EXPECT_DOUBLE_EQ(simulated_s(ways, {{.to_gpu_s = 2}, {.from_gpu_s = 2}, {.cpu_s = 2}}, {}), 2);

@@ -1,5 +1,5 @@
-// Tests Muon through a Rank. The parameters that Muon updates, and by how much, are compared with Muon's formula, applied to gradients
-// that are taken from a step of plain SGD. Matrices of many tiles and chunks give the same bits under any placement, even if some ranks
+// Tests Muon through a Rank. The parameters that Muon updates, and by how much, are compared with Muon's formula, applied to gradients that
+// are taken from a step of plain SGD. Matrices of many tiles and chunks give bitwise the same results in any tier, even if some ranks
 // update no matrix.
 #include <gtest/gtest.h>
 

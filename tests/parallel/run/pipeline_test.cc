@@ -1,6 +1,6 @@
-// Tests the law of pipeline parallelism: losses, norms, weights and moments are the same bits whichever rank computes and holds which
-// blocks, in whatever order. The ranks are threads. The reference has one pipeline rank and the same number of data-parallel ranks and
-// micro-batches.
+// Tests the law of pipeline parallelism: losses, norms, weights and moments are bitwise the same whichever rank computes and holds which
+// blocks, in whatever order of micro-batches. The ranks are threads. The reference has one pipeline rank and the same number of
+// data-parallel ranks and micro-batches.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -119,7 +119,7 @@ const auto kLaterCells = cells_of(range(size_t{8}, dealt().size()), std::vector<
 INSTANTIATE_TEST_SUITE_P(LaterSchedules, Pipelines, testing::ValuesIn(kLaterCells.diagonal), name_of);
 INSTANTIATE_TEST_SUITE_P(SoakLaterSchedules, Pipelines, testing::ValuesIn(kLaterCells.rest), name_of);
 
-// Tests settings that change numbers. Each setting is compared with a reference of its own.
+// Tests settings that change numbers. Each setting is compared with a separate reference run.
 TEST(PipelineVariantsMore, FrozenSplitMasterRoundedGradientsAndMoments) {
   const auto frozen = [](auto names) {
     return [=](RunOptions& o) {
