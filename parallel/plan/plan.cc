@@ -69,11 +69,12 @@ WorkBytes dry_runs_with_cache(const Request& r, const List& list) {
   return {round_up(most.activations, kPage), most.cache};
 }
 
-// A model of tokens that generates text processes one row at a time.
+// A model of tokens that generates text processes one sequence at a time.
 i64 rows_of(const Request& r, nn::Mode mode) { return mode == nn::Mode::generate && r.model->reads_tokens() ? 1 : r.micro_batch_size; }
 i64 micro_batches_of(const Request& r, nn::Mode mode) { return mode == nn::Mode::train ? r.scheduling.micro_batches : 1; }
 
-// Returns a key that contains everything on which the peak memory of a dry run depends. Slot offsets have no influence and are left out.
+// Returns a key that contains everything on which the peak memory of a dry run depends. Offsets in memory have no influence and are left
+// out.
 std::string what_is_computed(const Request& r, const List& list, nn::Mode mode) {
   std::string all;
   const auto add = [&](auto... values) { (all.append(reinterpret_cast<const char*>(&values), sizeof values), ...); };

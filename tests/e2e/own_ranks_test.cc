@@ -128,7 +128,7 @@ using OwnRanksMore = OwnRanks;
 
 using OwnRanksRelease = OwnRanks;
 
-// Shows that every way to start the ranks gives the same bits.
+// Shows that every way to start the ranks gives bitwise the same results.
 TEST_F(OwnRanksRelease, StartedByThemselvesByHandAndByFile) {
   const Finished own = at.spillway(training("own", {"--ranks", "2"}));
   ASSERT_EQ(own.status, 0) << own.err;

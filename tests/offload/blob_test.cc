@@ -16,7 +16,7 @@ using test::stamp_and_write;
 
 constexpr i64 kTile = 64 * kKiB, kTiles = 7;
 
-// Holds a blob in the given tier, with `slots` slots for its generations.
+// Holds a blob in the given tier, with `slots` slots: each has room for one generation (version of the content).
 struct World {
   explicit World(Tier tier, int slots, i64 first = 0) {
     if (tier == Tier::nvme) {

@@ -1,5 +1,6 @@
-// Tests that a store survives a crash. The store's I/O over several generations is recorded. From any disk image that a crash at any
-// instant may leave, the store must find a complete generation, no older than the last one that it had reported committed.
+// Tests that a store survives a crash. The store's I/O over several generations (versions of its data) is recorded. From any disk image
+// that a crash at any instant may leave, the store must find a complete generation, no older than the last one that it had reported
+// committed.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -87,7 +87,7 @@ TEST_F(Store, EveryPageOfACommittedGenerationIsGuarded) {
       flip_bit(file(stripe), page + 77);
     }
   }
-  // the number of pages of one generation; the other slot and the gradients have no valid checksums to compare
+  // the number of pages of one generation (version of the data); the other version's pages and the gradients have no valid checksums
   EXPECT_EQ(found, 5 * 2 + 3 * 4 + 2 * 1);
   SmallStore store(engine_, describe());
   EXPECT_EQ(store.objection(1, 0), "");

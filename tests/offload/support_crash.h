@@ -1,5 +1,5 @@
-// Records the I/O of a small store over several generations, with marks that tell what had been reported committed at each entry of the
-// log.
+// Records the I/O of a small store over several generations (versions of its data), with marks that tell what had been reported committed
+// at each entry of the log.
 #pragma once
 #include <algorithm>
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Provides a small store over two paths. Every tile's content is determined by its blob, number and generation, so
+// Provides a small store over two paths. Every tile's content is determined by its blob, number and generation (version of the data), so
 // tests can tell whose data they read. A fixture serves tests of the files that such a store leaves.
 #pragma once
 #include <fcntl.h>

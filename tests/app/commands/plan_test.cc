@@ -62,8 +62,8 @@ TEST_F(PlanCommand, SaysHowBusyEachLaneIs) {
   EXPECT_TRUE(line.ends_with(" %") && line.find(", optimizer ") != line.npos && line.find("send") == line.npos) << line;
 }
 
-// Planning again with the flag of an alternative must give that alternative's bytes. Each plan measures the machine again, and
-// on a busy machine placements may differ by chance. A real fault shows in every attempt, so one good attempt of five is enough.
+// Planning again with the flag of an alternative must give that alternative's bytes. Each plan measures the machine again, and on a busy
+// machine the plans may put tensors into other tiers by chance. A real fault shows in every attempt, so one good attempt of five is enough.
 TEST_F(PlanCommand, AnAlternativeIsThePlanWithItsFlag) {
   constexpr int kTimes = 5;
   std::string different;

@@ -1,5 +1,5 @@
-// Tests that the generator makes instruction lists (a Program) that pass the checker under every placement, and that the checker refuses
-// lists that would read or overwrite memory wrongly.
+// Tests that the generator makes instruction lists (a Program) that pass the checker whichever tiers hold the tensors, and that the checker
+// refuses lists that would read or overwrite memory wrongly.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// Tests the law of same_bits_test.cc (placement changes no number) for combinations of all factors. There are too many for one test
-// (scripts/matrix.sh), so the test runs a covering array of strength 3, which contains every combination of any three settings, and some
-// corners by name.
+// Tests that no number depends on where tensors are stored (the law of same_bits_test.cc), for combinations of all factors. There are too
+// many for one test (scripts/matrix.sh), so the test runs a covering array of strength 3, which contains every combination of any three
+// settings, and some corners by name.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

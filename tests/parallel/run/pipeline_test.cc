@@ -85,8 +85,8 @@ const std::vector<Way>& ways() {
   return all;
 }
 
-// Runs all pairs of (split of the blocks, way of placing). Model, precision, number of data-parallel ranks and ZeRO stage vary from pair
-// to pair, so that each of these values is combined with each split and each placement.
+// Runs all pairs of a split of the blocks and a placement (which tier holds which tensors). Model, precision, number of data-parallel ranks
+// and ZeRO stage vary from pair to pair, so that each of these values is combined with each split and each placement.
 class Pipelines : public testing::TestWithParam<std::tuple<size_t, size_t>> {};
 
 RunOptions cell(size_t deal, size_t way) {
