@@ -22,7 +22,7 @@ struct BlobHome {
 
 class StripedBlob final : public Blob {
  public:
-  /// Makes a blob that occupies the bytes [begin, begin + slots * bytes()) of the store's data.
+  /// Makes a blob with room for `slots` generations, which occupies the bytes [begin, begin + slots * bytes()) of the store's data.
   StripedBlob(BlobHome& home, std::string what, i64 begin, i64 first_tile, i64 tile_bytes, bool persistent,
               std::shared_ptr<TileChecksums> checksums);
 

@@ -73,8 +73,7 @@ WorkBytes dry_runs_with_cache(const Request& r, const List& list) {
 i64 rows_of(const Request& r, nn::Mode mode) { return mode == nn::Mode::generate && r.model->reads_tokens() ? 1 : r.micro_batch_size; }
 i64 micro_batches_of(const Request& r, nn::Mode mode) { return mode == nn::Mode::train ? r.scheduling.micro_batches : 1; }
 
-// Returns a key that contains everything on which the peak memory of a dry run depends. Offsets in memory have no influence and are left
-// out.
+// Returns a key that contains everything on which the peak memory of a dry run depends. Offsets in memory have no influence.
 std::string what_is_computed(const Request& r, const List& list, nn::Mode mode) {
   std::string all;
   const auto add = [&](auto... values) { (all.append(reinterpret_cast<const char*>(&values), sizeof values), ...); };
