@@ -50,7 +50,7 @@ class Stream {
   }
   i64 bytes_each_way() const { return blob_->bytes(); }
 
-  // Streams generation 1 to generation 2, which is never committed.
+  // Streams generation 1 of the state (a complete copy) to generation 2, which is never committed.
   void pass() {
     std::deque<Chunk> reading, writing;
     for (i64 next = 0; next < tiles_ || !reading.empty();) {

@@ -71,14 +71,15 @@ class Blob {
   /// empty span if it is on nvme. If the blob lies on a GPU, only that GPU may use the span.
   virtual std::span<std::byte> view(TileRange range, u64 generation) = 0;
 
-  /// Computes and remembers the checksums of `from`, the bytes that the next write() of the same generation will be given. Call it again
-  /// before each rewrite. write() throws Error(bug) if the tiles were not stamped; stamp() throws Error(bug) if it would overwrite a
-  /// committed generation.
+  /// Computes and remembers the checksums of `from`, the bytes that the next write() of the same generation (version of the content) will
+  /// be given. Call it again before each rewrite. write() throws Error(bug) if the tiles were not stamped; stamp() throws Error(bug) if it
+  /// would overwrite a committed generation.
   virtual void stamp(TileRange, u64 /*generation*/, std::span<const std::byte> /*from*/) {}
-  /// Compares `read`, the bytes that read() delivered, with the checksums stamped for that generation. If they differ, throws Spoilt, whose
-  /// message names file, offset, blob, tile, generation and what to do. Throws Error(bug) if no checksums were stamped.
+  /// Compares `read`, the bytes that read() delivered, with the checksums stamped for that generation (version of the content). If they
+  /// differ, throws Spoilt, whose message names file, offset, blob, tile, generation and what to do. Throws Error(bug) if no checksums were
+  /// stamped.
   virtual void verify(TileRange, u64 /*generation*/, std::span<const std::byte> /*read*/) {}
-  /// Returns true if a restart would continue from this blob's tiles of this generation.
+  /// Returns true if a restart would continue from this generation (version) of the blob's tiles.
   virtual bool is_committed(u64 /*generation*/) const { return false; }
 
  protected:

@@ -25,8 +25,9 @@ class CommitLog {
   /// `durability` and `boot_id` come from the store's description; `files` must outlive the log.
   CommitLog(StoreFiles& files, Durability durability, std::string boot_id);
 
-  /// Reads the newest good commit whose generation is at most `newest_generation`, and its checksum table. If there is none, returns
-  /// nothing and sets `why` to one line that says why. Erases commits of later generations. Errors: Error(io).
+  /// Reads the newest good commit whose generation (number of the version of the data) is at most `newest_generation`, and its checksum
+  /// table. If there is none, returns nothing and sets `why` to one line that says why. Erases commits of later generations. Errors:
+  /// Error(io).
   std::optional<Commit> recover(u64 newest_generation, std::string& why);
   /// Does the work of NvmeStore::commit. Write the new checksums into table() before the call. Pass `same_table` = true if only the record
   /// changed; the checksum table is then not written to the file again.

@@ -39,8 +39,8 @@ struct StoreDescription {
   Durability durability = Durability::checkpoint;
   i64 stripe_unit_bytes = kStripeUnitBytes;
   std::string boot_id = current_boot_id();
-  // Limits which generation of a dead run may be used. A later commit is discarded in
-  // favour of the one before, because other ranks may lack the later one.
+  // The newest generation (version of the data) of a dead run that may be used. A later commit is discarded in favour of the one before,
+  // because other ranks may lack the later one.
   u64 newest_generation = ~u64{0};
   bool anew = false;  // true: existing files are set aside, whatever they hold, and the store starts empty
 };
@@ -71,8 +71,8 @@ class NvmeStore {
   NvmeStore& operator=(NvmeStore&&) = delete;
   ~NvmeStore();
 
-  /// Returns the newest commit, or nothing if the store is new. If open_or_create() opened an existing
-  /// store, this is the dead run's commit, and the persistent blobs hold its generation.
+  /// Returns the newest commit, or nothing if the store is new. If open_or_create() opened an existing store, this is the dead run's
+  /// commit, and the persistent blobs hold the committed data.
   const std::optional<Commit>& last_commit() const;
   /// Returns one line that says why no existing store is used, or an empty string if one is used.
   const std::string& why_new() const;
@@ -87,15 +87,15 @@ class NvmeStore {
   /// kDirectAlignment. Throws Error(bug) if the blob exceeds what the description announced.
   std::unique_ptr<Blob> make_blob(std::string what, TileRange tiles, i64 tile_bytes, int slots, bool persistent);
 
-  /// Makes `generation` and `record` (at most kMaxRecordBytes) what a restart finds. Before the call all writes of the generation must have
-  /// completed, and every persistent tile must be stamped for it. The generation must be the last committed one (which gives the same bytes
-  /// a new record) or the next one; after invalidate() any generation is allowed. Errors: Error(bug) if a requirement is broken; Error(io),
-  /// and then the last commit stays valid.
+  /// Commits a version of the data: `generation` and `record` (at most kMaxRecordBytes) become what a restart finds. Before the call all
+  /// writes of the generation must have completed, and every persistent tile must be stamped for it. The generation must be the last
+  /// committed one (which gives the same bytes a new record) or the next one; after invalidate() any generation is allowed. Errors:
+  /// Error(bug) if a requirement is broken; Error(io), and then the last commit stays valid.
   void commit(u64 generation, std::string_view record);
   /// Makes all completed writes survive a power loss. Errors: Error(io).
   void sync();
-  /// Erases the commits, so that a restart finds nothing and any generation may be written next. Called after a checksum error. Best
-  /// effort: I/O errors are ignored.
+  /// Erases the commits, so that a restart finds nothing and any generation (version of the data) may be written next. Called after a
+  /// checksum error. Best effort: I/O errors are ignored.
   void invalidate() noexcept;
 
  private:

@@ -17,7 +17,7 @@ constexpr u64 kNeverCommitted = ~u64{0};
 struct BlobHome {
   StoreFiles& files;
   Traffic& traffic;
-  std::atomic<u64> committed{kNeverCommitted};  // the generation that a restart finds
+  std::atomic<u64> committed{kNeverCommitted};  // the generation (version of the data) that a restart finds
 };
 
 class StripedBlob final : public Blob {

@@ -1,6 +1,6 @@
-// The storage format of a tile of kTileElems parameters: the weight, the gradient and the optimizer's state, each a tile of its
-// own. A state tile consists of the master, the average and the rule's arrays (for AdamW m and v), in this order. Scales follow if
-// the moments are int8, factors if the rule is adafactor_factored. Every part begins at a multiple of 4096 bytes:
+// The storage format of a tile of kTileElems parameters: the weight, the gradient and the optimizer's state, each in a separate tile. A
+// state tile consists of the master, the average and the rule's arrays (for AdamW m and v), in this order. Scales follow if the moments are
+// int8, factors if the rule is adafactor_factored. Every part begins at a multiple of 4096 bytes:
 //   master  f32 for bf16 and f16 weights; or for bf16 u16, the lower half of the fp32 master whose upper half is the weight; or
 //   nothing
 //           (f32 and f64 weights are their own master)

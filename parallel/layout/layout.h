@@ -52,7 +52,7 @@ struct Group {
   std::vector<Segment> segments;  // parameters in ascending order of their offsets
   std::vector<u16> buckets;
   i64 elems = 0;          // number of elements of the group with padding, a multiple of the tile size
-  std::vector<u16> uses;  // the blocks that use the group, in order; uses[u] is the block of use number u
+  std::vector<u16> uses;  // the blocks that use the group, in ascending order
   bool frozen = false;
   bool statistics = false;
   bool by_parameter = false;  // whether the optimizer updates each parameter of the group as a whole
@@ -64,7 +64,7 @@ struct Group {
   bool held() const { return elems > 0; }
 };
 
-/// One use of a group by a block: the group's id and the number of the use.
+/// A parameter group that a block uses: the group's id, and the block's number among the blocks that use the group.
 struct GroupUse {
   u16 group = 0;
   u8 use = 0;

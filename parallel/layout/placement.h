@@ -45,10 +45,10 @@ struct Placement {
   }
 };
 
-/// When the optimizer's updates (Steps) run. none: after the backward. backward: inside the backward, before the gradient norm is known,
-/// so they write speculatively into the next generation. forward: in the next step's forward, each block's Steps just before the block.
-/// If `backward` finds afterwards that the norm must be clipped, it discards the speculative results, and all Steps of that update run in
-/// the next step's forward.
+/// When the optimizer's updates (Steps) run. none: after the backward. backward: inside the backward, before the gradient norm is known, so
+/// they write speculatively into the next generation (copy of weights and state). forward: in the next step's forward, each block's Steps
+/// just before the block. If `backward` finds afterwards that the norm must be clipped, it discards the speculative results, and all Steps
+/// of that update run in the next step's forward.
 enum class OptimizerOverlap : u8 { none, backward, forward };
 
 /// The value of Scheduling::deferred_sixteenths that defers every optimizer update (Step) to the next forward.

@@ -1,6 +1,6 @@
-// Residency is a table that states where each group's data is stored on this rank. It is computed once from a layout, a placement and a
-// scheduling. The instruction lists of a step (Programs) are generated from this table and checked against it; memory sizing, the model
-// state and the executor read it too. Plain values.
+// Residency is a table that states where each group's data is stored on this rank. It is computed once from a layout (which parameters form
+// which group), a placement (the tier of each kind of data) and a scheduling. The instruction lists of a step (Programs) are generated from
+// this table and checked against it; memory sizing, the model state and the executor read it too. Plain values.
 #pragma once
 #include "parallel/layout/placement.h"
 
@@ -41,7 +41,8 @@ using Residency = std::vector<GroupResidency>;
 
 Residency resolve(const Layout& layout, const Placement& placement, const Scheduling& scheduling);
 
-/// Each function below computes one entry of the Residency table. A planner calls them to compare placements before it chooses one.
+/// Each function below computes one entry of the Residency table. A planner calls them to compare placements (choices of a tier for each
+/// kind of data).
 TileRange held_weights(const Placement& placement, const Scheduling& scheduling, const Group& group);
 TileRange held_gradients(const Placement& placement, const Scheduling& scheduling, const Group& group);
 bool stays_for_step(const Layout& layout, const Placement& placement, const Scheduling& scheduling, const Group& group);

@@ -54,7 +54,7 @@ struct Plan {
   Layout layout;
   Placement placement;
   Scheduling scheduling;
-  Residency residency;  // computed from the layout, the placement and the scheduling above
+  Residency residency;  // where each group's data is stored; computed from the three members above
   bool training = true;
   Device::Kind device = Device::Kind::cpu;
   i64 micro_batch_size = 1, sequence_length = 1, cache_positions = 0;
@@ -135,12 +135,12 @@ std::vector<BlockOutput> block_outputs(const PlanRequest& request);
 /// whole pages. The request's activation policies apply. The bytes are found by a dry run.
 std::vector<i64> spillable_bytes(const PlanRequest& request);
 
-/// Holds the bytes, in whole pages, of the key/value cache and of the slab for activations and
-/// workspaces. They depend on the request's activation policies and order.
+/// Holds the bytes, in whole pages, of the key/value cache and of the slab for activations and workspaces. They depend on the request's
+/// activation policies and its order of micro-batches.
 struct WorkBytes {
   i64 activations = 0, cache = 0;
 };
-/// Tells the attention of the blocks whether this placement stores keys and values on the device or elsewhere.
+/// Tells the attention of the blocks whether keys and values are stored on the device or elsewhere.
 nn::KeyValueCache::Lies cache_lies(const Placement& placement);
 /// Finds the bytes of activations and of the key/value cache by dry runs.
 WorkBytes work_bytes(const PlanRequest& request);

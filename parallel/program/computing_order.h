@@ -54,7 +54,7 @@ class ComputingOrder {
 
   const size_t prefetch_;
   std::vector<Compute> order_;
-  std::vector<double> ends_;    // for each position: the time at which it ends, in the schedule's units
+  std::vector<double> ends_;    // for each position: the time at which it ends, in the schedule's unit of time
   std::vector<size_t> run_of_;  // for each position: the index of the run to which it belongs
   std::vector<i64> run_begin_;  // for each run: its first position
   std::vector<std::vector<Message>> received_at_;

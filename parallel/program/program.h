@@ -41,7 +41,7 @@ enum class Op : u8 {
   ReceiveTied,
   Step,     // the optimizer's update of a bucket, streamed in tiles: reads the current generation, writes the next
   Land,     // waits until the writes of earlier optimizer updates are complete: those of its group, or all if it names no group
-  Commit,   // waits until every write of the next generation is complete, and commits that generation
+  Commit,   // waits until every write of the state's next generation is complete, and commits it
   Publish,  // makes the next generation the one that readers of weights and state see
 };
 

@@ -46,9 +46,9 @@ class Stepper {
  public:
   Stepper(const Plan& plan, ModelState& state) : plan_(plan), state_(state) {}
 
-  /// Updates these tiles of the bucket's group from generation `from` to from + 1. `gradient` is the gradient of all tiles of the group
-  /// that this rank updates, if it stayed in memory; if `gradient` is empty, the gradient is read from its blob. Returns the microseconds
-  /// of waiting for transfers.
+  /// Updates these tiles of the bucket's group from generation `from` (a copy of the state) to from + 1. `gradient` is the gradient of all
+  /// tiles of the group that this rank updates, if it stayed in memory; if `gradient` is empty, the gradient is read from its blob. Returns
+  /// the microseconds of waiting for transfers.
   double step(const Bucket& bucket, TileRange tiles, const Update& update, u64 from, std::span<std::byte> gradient);
   /// Returns true if step() only puts the update of this bucket on the queue of the
   /// current stream. `given` says that the gradient is passed to step().

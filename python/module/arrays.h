@@ -50,9 +50,8 @@ Tensor converted(const Tensor& from, DType dtype, Keep keep = Keep::nearest);
 /// Returns the tensor itself if it has this dtype; else a copy of the dtype, recorded if both dtypes are floats.
 Array to_type(const Array& self, DType wanted);
 
-/// bind_tensor binds the class Tensor without its operations: memory, shape and gradient. bind_methods binds conversions by name, copying
-/// and pickling. bind_creation binds the functions that make
-/// tensors.
+/// bind_tensor binds the members of the class Tensor for memory, shape and gradient, but not its operations. bind_methods binds conversions
+/// by name, copying and pickling. bind_creation binds the functions that make tensors.
 nb::class_<Array> bind_tensor(nb::module_& module);
 void bind_methods(nb::module_& module, nb::class_<Array>& tensor);
 void bind_creation(nb::module_& module);

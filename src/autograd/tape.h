@@ -83,9 +83,9 @@ class Backward {
   Tensor target(int input);
   /// Returns target(input) if needs(input), and an undefined tensor otherwise.
   Tensor target_if_needed(int input) { return needs(input) ? target(input) : Tensor(); }
-  /// Returns the gradient that input `input` already has from other uses, for an op that can add to a gradient while it
-  /// computes. The op then writes the sum to target(), which is another tensor. The result is undefined if the input has
-  /// no such gradient, or if the tape adds it separately. Call take_others() only if needs(input), and before target().
+  /// Returns the gradient that input `input` already has from other ops, for an op that can add to a gradient while it computes. The op
+  /// then writes the sum to target(), which is another tensor. The result is undefined if the input has no such gradient, or if the tape
+  /// adds it separately. Call take_others() only if needs(input), and before target().
   Tensor take_others(int input);
   /// Gives input `input` an existing tensor as its gradient, instead of a call of target(). The
   /// tensor may be gradient() itself or a view of it. For a parameter, a bf16 gradient is widened.

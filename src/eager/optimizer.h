@@ -3,10 +3,10 @@
 //   optimizer.zero_grad();  loss.backward();  optimizer.step();
 // The kernels are those that the trainer runs. f32 and f64 weights are their own master weights, bf16 and f16 weights have fp32 masters,
 // and moments are f32 (f64 for f64). As in PyTorch, weight decay applies to every parameter of the optimizer, and a parameter without a
-// gradient is skipped. An optimizer is one of PyTorch's parameter groups: for parameters with other settings, make another one. Running
-// statistics (of batch norm) are updated with a fixed momentum instead (nn::kStatisticMomentum) and do not count in the gradient norm. An
-// optimizer works on the CPU or on a GPU, whose stream must then be current. Muon and Adafactor, which update a parameter as a whole, keep
-// their state in host memory and update there. Not thread-safe.
+// gradient is skipped. An optimizer is one of PyTorch's parameter groups: for parameters with other settings, make another optimizer.
+// Running statistics (of batch norm) are updated with a fixed momentum instead (nn::kStatisticMomentum) and do not count in the gradient
+// norm. An optimizer works on the CPU or on a GPU, whose stream must then be current. Muon and Adafactor, which update a parameter as a
+// whole, keep their state in host memory and update there. Not thread-safe.
 #pragma once
 #include <filesystem>
 #include <string>

@@ -84,8 +84,8 @@ struct Sequential {
   Shape image_CHW;                 // the shape of an input image, of the type of the first parameter; rank 0 if the model reads no images
   std::vector<InputShape> inputs;  // the tensors that the model reads for each sample (MicroBatch::inputs); empty for tokens or images
 
-  /// Appends a block; parameters not seen before get the next ids. Throws Error(bug), leaving the model unchanged, when a parameter's uses
-  /// are not 0, 1, 2 … in block order (one use per block) or when two parameters have the same name.
+  /// Appends a block; parameters not seen before get the next ids. Throws Error(bug), leaving the model unchanged, when the blocks that
+  /// share a parameter do not number their use of it 0, 1, 2 … in block order or when two parameters have the same name.
   void push(std::unique_ptr<Module> block);
   /// Returns the number of blocks that use the parameter.
   int uses(u32 parameter) const;

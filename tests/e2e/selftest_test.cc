@@ -24,7 +24,8 @@ TEST(SelftestRelease, FindsTheSameBits) {
   EXPECT_EQ(count(run.out, "reference"), 8) << "of gpt2-tiny and three other kinds, on one data-parallel rank and two";
 }
 
-// Puts a script in the program's place, which runs it and then overwrites a byte of the weights in one cell's checkpoint.
+// Puts a script in the place of the program. The script runs the program and then overwrites a byte of the weights in the checkpoint of one
+// case.
 TEST(SoakSelftest, SaysWhichBitsDiffer) {
   Workplace place;
   place.write("faulty.sh", "#!/bin/bash\n" SPILLWAY_PROGRAM

@@ -17,7 +17,7 @@ using test::IoLog;
 using test::kFirstGeneration;
 using test::SmallStore;
 
-constexpr u64 kOthers = 40;  // the generation that the other run commits
+constexpr u64 kOthers = 40;  // number of the version (generation) that the other run commits
 
 struct Way {
   const char* name;

@@ -41,7 +41,7 @@ struct Rates {
   double flops = 100e9;              // FLOP/s of matrix products in a block that was not timed
   double wide_flops = 100e9;         // FLOP/s of fp32 products, such as Muon's
   std::vector<BlockSeconds> blocks;  // timed blocks; empty if none was timed
-  /// The unit times are seconds per element or byte. The defaults are those of two cores of an ordinary server with AVX2.
+  /// The times of single operations, in seconds per element or byte. The defaults are those of two cores of an ordinary server with AVX2.
   UnitSeconds unit{.tile_s = 1e-9, .checksum_s = 1e-10, .copy_s = 1e-10, .update_s = 1.4e-9, .norm_s = 4e-10, .sweep_s = 5e-11};
   double disk_read_bytes_per_s = 1.5e9, disk_write_bytes_per_s = 1e9;
   /// Rates of two collectives. They count the bytes that all ranks of a node together read and write per second in the collective

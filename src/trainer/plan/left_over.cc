@@ -19,7 +19,7 @@ using parallel::Plan;
 using parallel::PlanRequest;
 using parallel::Tier;
 
-// A kind of data that the value `auto` of a placement option places: weights, gradients or optimizer state.
+// A kind of data whose tier the value `auto` of a --place option leaves to the planner: weights, gradients or optimizer state.
 struct Kind {
   const char* name;
   const PlacementWish& wish;

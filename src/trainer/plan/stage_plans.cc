@@ -72,8 +72,8 @@ std::vector<ChosenPlan> of_unlike_stages(const PlanRequest& base, PlacementSetti
   return of_all_stages(base, wishes, budgets, rates, first);
 }
 
-// Joins the placements of all pipeline stages into one request. Each parameter group is placed as in the plan of
-// the rank that owns it, and the activations of each block as in the plan of the rank that computes the block.
+// Joins the placements (the tier of each kind of data) of all pipeline stages into one request. Each parameter group is placed as in the
+// plan of the rank that owns it, and the activations of each block as in the plan of the rank that computes the block.
 PlanRequest joined(PlanRequest base, const std::vector<ChosenPlan>& stages, const std::vector<u16>& rank_of) {
   const Plan& any = stages.front().plan;
   const auto of = [&](u16 block) -> const parallel::Placement& { return stages[rank_of[block]].plan.placement; };

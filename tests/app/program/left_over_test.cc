@@ -1,5 +1,5 @@
-// Tests that memory which a plan leaves unused takes parameter groups that automatic placement
-// would otherwise spill. Placements that the user asked for stay as they are, and no loss changes.
+// Tests that memory which a plan leaves unused takes parameter groups that automatic placement would otherwise spill. Data whose tier the
+// user gave stays in that tier, and no loss changes.
 #include "trainer/plan/left_over.h"
 #include "trainer/settings/placement_settings.h"
 

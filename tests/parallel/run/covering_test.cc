@@ -109,7 +109,8 @@ TEST(CoveringArrayTest, ADifferenceShows) {
   EXPECT_EQ(objection(Row(kFactors, 0), shorter, 2), "losses differ");
 }
 
-// Tests moments in bf16 or 8 bits, which are rounded stochastically. Their numbers differ from fp32's, but not between placements.
+// Tests moments in bf16 or 8 bits, which are rounded stochastically. Their numbers differ from fp32's, but do not depend on the tiers that
+// hold the tensors.
 class RoundedMoments : public testing::TestWithParam<std::tuple<optim::Moments, DType>> {};
 
 TEST_P(RoundedMoments, AreTheSameBitsAnywhere) {

@@ -79,7 +79,8 @@ TEST(MuonRank, MovesMatricesByItsFormulaAndTheRestAsAdamW) {
   EXPECT_EQ(matrices.size(), 4u);
 }
 
-// Compares all placements of long matrices. All but one have more than one chunk of 16 tiles, and a part of a tile at the end.
+// Compares runs whose long matrices lie in different tiers. All matrices but one have more than one chunk of 16 tiles, and end with a part
+// of a tile.
 TEST(MuonRankMore, LongMatricesGiveTheSameBitsAnywhere) {
   const auto options = [] {
     RunOptions o = of_width(324, MuonSettings{});

@@ -363,8 +363,8 @@ TEST(OverlapCheck, RefusesAStepOutOfPlace) {
   }
 }
 
-// Shows that an optimizer update inside the backward must wait until the previous update is committed. It overwrites the older of two
-// generations of the state, which must stay valid until the deferred updates have completed the newer one.
+// Shows that an optimizer update inside the backward must wait until the previous update is committed. The update overwrites the older of
+// two copies of the state, which must stay valid until the deferred updates have completed the newer copy.
 TEST(OverlapCheck, RefusesASpeculationBeforeTheCommitOfTheUpdateBefore) {
   RunOptions o = base();
   o.steps = 0;

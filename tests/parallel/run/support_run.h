@@ -80,8 +80,8 @@ inline std::function<void(RunOptions&)> placed(parallel::Tier parameters, parall
   return [=](RunOptions& o) { o.parameters = parameters, o.gradients = gradients, o.optimizer = optimizer, o.overlap = overlap; };
 }
 
-/// Returns placements in which every kind of data resides in every tier, together with every place of the optimizer's update: first with
-/// all state in host memory, then with all state on nvme.
+/// Returns placements (which tier holds which tensors) in which every kind of data resides in every tier, together with every time of the
+/// optimizer's update: first with all state in host memory, then with all state on nvme.
 const std::vector<Way>& common_ways();
 
 struct RunResult {

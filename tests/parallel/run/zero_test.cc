@@ -206,7 +206,7 @@ TEST(ZeroFaults, OnOneRankReachAll) {
   }
 }
 
-// Plants errors in the instruction lists of several ranks. The checker must find each one.
+// Plants errors in the instruction lists of several ranks. The checker must find each error.
 class ZeroProgram : public testing::TestWithParam<std::tuple<int, OptimizerOverlap>> {
  protected:
   parallel::Plan plan(int rank = 0) const {

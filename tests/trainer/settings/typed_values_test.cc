@@ -17,8 +17,8 @@ struct Pair {
   Value value;       // the same value as a program gives it
 };
 
-// Returns values of options that need a special one. Composite options have different grammars, and some numbers must lie in ranges that
-// exclude the values chosen below.
+// Returns the values of those options for which no generic value is valid. Composite options have different grammars, and some numbers must
+// lie in ranges that exclude the values chosen below.
 const std::map<std::string, Pair>& own_pairs() {
   static const std::map<std::string, Pair> all = {
       {"betas", {"0.8,0.95", Value::Sequence{0.8, 0.95}}},

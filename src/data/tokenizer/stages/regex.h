@@ -67,7 +67,7 @@ class Regex {
 /// A pattern translated to PCRE2's syntax.
 struct TranslatedPattern {
   std::string quick;
-  std::string counted;      // the pattern `quick` with callouts inserted, whose numbers are those of RegexCallout
+  std::string counted;      // `quick` with callouts (calls of our code during matching), numbered as in RegexCallout
   bool has_window = false;  // true if `quick` may run on a window of the text
 };
 
