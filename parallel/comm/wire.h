@@ -13,7 +13,7 @@ namespace spillway::parallel {
 
 class Wire {
  public:
-  /// Names the separate streams of bytes between two ranks.
+  /// Two ranks have a separate stream of bytes for each of these purposes.
   enum class Channel : u8 { collective, message };
   /// Identifies a send or receive in progress.
   using Ticket = u64;

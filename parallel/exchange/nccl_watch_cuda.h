@@ -36,8 +36,8 @@ class NcclWatch {
 
   /// Adds a line (a communicator and its exchanges) and returns its index. All lines must be added before the first exchange.
   size_t add(Line line);
-  /// Calls `work`, which puts an exchange of this line on the queue. Rethrows an error of `work`, or the error of an earlier failure. In
-  /// both cases all exchanges have been given up.
+  /// Calls `work`, which puts an exchange of the line (a communicator and its exchanges) on the queue. If `work` throws, or an exchange
+  /// failed before, gives up all exchanges and rethrows the error.
   void queue(size_t line, const GpuQueue& queue, const std::string& what, const std::function<void()>& work);
   /// Called when the queues are empty. Waits until the other ranks have been told about all exchanges. Rethrows an earlier failure.
   void settle();

@@ -25,8 +25,8 @@ struct GroupResidency {
   bool weights_spread = false;
   /// True if the finished gradient stays in device memory until the optimizer's update, although its tier is nvme.
   bool gradient_stays = false;
-  /// True if the optimizer's updates of the group are deferred to the next step's forward. If false, they run in their own step: inside
-  /// the backward with overlap backward, otherwise after the backward.
+  /// True if the optimizer's updates of the group are deferred to the next step's forward. If false, they run in the step that computes the
+  /// gradients: inside the backward with overlap backward, otherwise after the backward.
   bool deferred = false;
   /// The tiles of a reduced gradient that this rank keeps, and whose parameters it updates.
   TileRange stepped;

@@ -414,7 +414,7 @@ Array taken_along(const Array& x, const Whole& dim, const nb::object& index, boo
       [&](const Variable& v) -> Variable {
         const Tensor here = brought_here(places);
         const bool floats = is_floating(v.dtype());
-        // Whole numbers are moved as int64, whose bits the ops treat as those of an f64.
+        // Whole numbers are moved as int64. The ops move these 64 bits as if they were f64 numbers.
         const Variable u = floats ? v : Variable(converted(v.value, DType::int64).reinterpret(v.shape(), DType::f64));
         const Tensor flat = each ? here : here.reshape({here.elems()});
         Variable y;

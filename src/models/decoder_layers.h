@@ -26,7 +26,7 @@ DecoderStyle style_of(const ModelConfig& config);
 class DecoderAttention {
  public:
   DecoderAttention(const ModelConfig& config, const std::string& name, i64 layer, DType dtype);
-  /// Returns the attention of x. The residual is added if it has a value.
+  /// Returns the attention of x, plus the residual if that has a value.
   nn::Variable operator()(const nn::Variable& residual_BTC, const nn::Variable& x_BTC, const nn::Context& context) const;
   void list(nn::ParameterList& parameters) const;
 

@@ -12,7 +12,7 @@ struct ModelSize {
   i64 parameter_bytes = 0, gradient_bytes = 0;   // a gradient has the type of its parameter, but f32 for bf16 and f16
   i64 kept_bytes = 0;                            // the bytes of activations kept from forward to backward
   i64 peak_bytes = 0;                            // the largest size of all activations at one time, their gradients included
-  double forward_flops = 0, backward_flops = 0;  // the operations as counted by FlopCount
+  double forward_flops = 0, backward_flops = 0;  // floating-point operations, counted as by FlopCount
   std::string text() const;                      // returns all sizes as text, one line for each kind
 };
 

@@ -60,7 +60,7 @@ struct ncclComm {
   std::vector<void*> memory;  // the GPU memory that the communicator has allocated
   // Peers for which memory is allocated; kCollective stands for collectives.
   std::set<int> pairs;
-  // all are protected by the group's mutex; `aborted` ends all waits
+  // these members are protected by the group's mutex; `aborted` ends the communicator's waits
   bool blocking = true, ready = false, aborted = false, finalized = false;
   ncclResult_t error = ncclSuccess;
   std::string said;

@@ -34,7 +34,7 @@ class Drawn final : public WeightSource {
   FolderWeights base_;
 };
 
-// Gives the dequantized weights of another model, which is in memory.
+// A WeightSource that gives the dequantized weights of a model in memory.
 class StoodFor final : public WeightSource {
  public:
   explicit StoodFor(const nn::Sequential& model) {

@@ -57,8 +57,8 @@ struct History {
   const Series& of(std::string_view name) const { return series[metric(name)]; }
 };
 
-/// Reads metrics.jsonl. Each chart keeps at most two points for each of `buckets` ranges of steps. If `plan` is the
-/// plan of the last process, the audit compares the steps with it. Throws Error(io) if the file cannot be read.
+/// Reads metrics.jsonl. Each chart keeps at most two points for each of `buckets` ranges of steps. If `plan` is given and is the plan of
+/// the run's last process, the audit compares the steps of that process with it. Throws Error(io) if the file cannot be read.
 History read_history(const std::filesystem::path& file, i64 buckets, const std::optional<RunPlan>& plan);
 
 }  // namespace spillway::app

@@ -76,7 +76,7 @@ class Table {
     return runs;
   }
 
-  // The functions from here on, up to gpt2_layer(), each add or describe one kind of kernel.
+  // Each function from here to gpt2_layer() adds or describes one kind of kernel.
 
   void add(Kernel kernel, double times) {
     kernel.times = times;

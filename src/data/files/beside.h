@@ -65,7 +65,7 @@ class Beside {
   const Existing existing_;
   std::optional<Identity> before_;
   std::filesystem::path beside_;
-  int lock_ = -1;  // file descriptor that holds the flock
+  int lock_ = -1;  // file descriptor whose flock (file lock) this object holds
   bool done_ = false;
 };
 

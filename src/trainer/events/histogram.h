@@ -43,8 +43,8 @@ class Histogram {
   struct Buckets {
     std::vector<double> limits, counts;
   };
-  /// Returns the buckets from the first to the last that is not empty. Neighbouring empty buckets
-  /// within this range are merged into one. If there is no value, the result is a single empty bucket.
+  /// Returns the buckets from the first nonempty one to the last nonempty one. Neighbouring empty buckets within this range are merged into
+  /// one. If there is no value, the result is a single empty bucket.
   Buckets buckets() const;
 
  private:

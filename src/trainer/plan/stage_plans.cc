@@ -90,7 +90,7 @@ PlanRequest joined(PlanRequest base, const std::vector<ChosenPlan>& stages, cons
   const int rank = base.scheduling.pipeline.rank;
   base.scheduling = any.scheduling;
   base.scheduling.pipeline.rank = rank;
-  // both lists are cleared, so that make_plan() fills them in again
+  // the lists of outputs and of spilled bytes are cleared, so that make_plan() fills them in again
   base.scheduling.spilled_bytes.clear(), base.scheduling.output_bytes.clear();
   base.adaptive_overlap = any.train_when_clipping.has_value();
   for (const ChosenPlan& stage : stages) {

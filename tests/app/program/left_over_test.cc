@@ -87,8 +87,8 @@ TEST_F(LeftOver, AGradientThatRestsNowhereStaysWhereItIs) {
   }
 }
 
-// The largest group of weights stays on the device first: the buffer for weights in transit is as large as the largest spilled group,
-// so keeping that group takes no more memory. Of equally large groups, the ones kept are spread evenly among the spilled ones.
+// The largest group of weights stays on the device first: the buffer for weights in transit is as large as the largest spilled group, so
+// keeping that group takes no more memory. Of equally large groups, those that stay are spread evenly among those that are spilled.
 TEST_F(LeftOver, TheLargestWeightsStayFirstAndEqualsAtEvenDistances) {
   freeze_parameters(model_, {"*.attn.*", "*.mlp.*", "*.wte.*"});
   request_.layout = parallel::make_layout(model_);

@@ -99,7 +99,8 @@ TEST_P(RankCorners, GiveTheSameBits) {
   if (!possible_ranks(cell)) cell[kRankCommunicator] = 0;
   EXPECT_EQ(cells.objection(cell), "") << to_string(cell);
 }
-// The first four named cells run with every change, under the sanitizers too. The other ones run as soak tests only.
+// The first four cells (training runs) of the list kNamed run with every change, also under the sanitizers. The other cells run as soak
+// tests only.
 std::string corner_name(const testing::TestParamInfo<NamedCell>& cell) { return cell.param.name; }
 INSTANTIATE_TEST_SUITE_P(Corners, RankCorners, testing::ValuesIn(std::begin(kNamed), std::begin(kNamed) + 4), corner_name);
 INSTANTIATE_TEST_SUITE_P(SoakCorners, RankCorners, testing::ValuesIn(std::begin(kNamed) + 4, std::end(kNamed)), corner_name);

@@ -310,7 +310,7 @@ TEST(HostileZeroCheckpoint, SharedListsAreNotVisitedWithoutEnd) {
   const Zero z;
   const std::string one = kept(tensor(), 0);
   const auto usual = z.model({text(kShapes), z.shapes({text("w"), torch_size({1})})});
-  // One shard is listed a thousand times, and each entry would need further elements.
+  // One shard is listed a thousand times, so that the list has more elements than the file.
   for (const int stage : {1, 3})
     EXPECT_THAT(refusal(usual, one + z.optimizer({}, list({repeated(get(0), 1000)}), stage)), HasSubstr("have more elements than fit"));
   // One dictionary of shapes is listed as thousands of parameter groups, which takes too much memory or too many steps.

@@ -58,7 +58,7 @@ const ConvShape kWinograd[] = {
     {7, 128, 112, 1, 8, {3, 1, 1}},            // a strip of tiles spans several images
     {1, 48, 56, 1, {5, 203}, {3, 1, {1, 2}}},  // lines are cut into blocks
     {1, 96, 96, 2, {16, 12}, {3, 1, {0, 1}}},  // groups; no padding of rows, so the input gradient has a padding of 2
-    {1, 64, 64, 1, {11, 20}, {3, 1, {2, 0}}},  // the shape of the case before with rows and columns exchanged
+    {1, 64, 64, 1, {11, 20}, {3, 1, {2, 0}}},  // rows and columns of the previous case are exchanged
 };
 
 bool takes_winograd(const ConvShape& s) {

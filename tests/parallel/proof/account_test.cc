@@ -45,7 +45,8 @@ TEST(Account, WhatHidesBehindComputingBoundsNothing) {
   EXPECT_DOUBLE_EQ(at(a, Resource::disk), 0);
 }
 
-// Shows a list that ends with the optimizer, for which computation waits. Only the update's own waits for the disk count as the disk's.
+// Shows a list that ends with the optimizer, for which computation waits. Only the time for which the update itself waits for the disk
+// counts as time of the disk.
 TEST(Account, AnUpdateThatOutlivesComputing) {
   Instruction step = on(Op::Step, Lane::optimizer, {0});
   step.read_bytes[kNvme] = 1;

@@ -67,7 +67,7 @@ std::string config_of(const GivenMap& given) { return to_json(std::get<TrainConf
 
 std::string config_of(const std::string& key, const Value& value) { return config_of(given_values(Command::train, {{key, value}})); }
 
-// Returns the value whose text is an option's default, with its type.
+// Returns the option's default as a typed value.
 Value typed_default(const Option& option, const std::string& text) {
   switch (option.field.kind) {
     case Kind::integer:
