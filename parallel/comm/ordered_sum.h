@@ -1,6 +1,6 @@
 // Defines the order in which numbers of several ranks are added; all communicators use it. Ranks are taken in groups of 8 consecutive
 // ranks. Within a group the numbers are added in rank order, ((r0 + r1) + r2) + …, and then the sums of the groups are added in order. Each
-// addition is rounded in the elements' own type. So a sum has the same bits for every communicator and for every way to cut the elements
+// addition is rounded in the elements' own type. So a sum is bitwise the same for every communicator and for every way to cut the elements
 // into pieces. If 8 ranks of a group are on one node, their sum can be made before it is sent on. Thread-safe: no state.
 #pragma once
 #include <span>

@@ -333,7 +333,8 @@ void choose_staying_blocks(PlanRequest& r) {
   r.scheduling.staying_blocks = holds ? static_cast<u16>(blocks) : u16{1};
 }
 
-// Makes the instruction lists of a step, or two sets of them for an adaptive overlap. Both use the same order and one plan of memory.
+// Makes the instruction lists of a step, or two sets of them for an adaptive overlap. Both sets use the same order of micro-batches and one
+// plan of memory.
 void make_training(Plan& plan, const PlanRequest& r) {
   plan.train = generate_training(r.layout, r.placement, r.scheduling);
   if (!r.adaptive_overlap) return;

@@ -1,6 +1,6 @@
-// Makes communicators whose ranks are processes, without MPI. Processes on the same node share memory and talk through
-// Unix-domain sockets; processes on different nodes talk through TCP. If a process ends, the others notice it at once; if it
-// hangs, they notice it after the time-out. Sums have the same bits as with every other communicator (ordered_sum.h).
+// Makes communicators whose ranks are processes, without MPI. Processes on the same node share memory and talk through Unix-domain sockets;
+// processes on different nodes talk through TCP. If a process ends, the others notice it at once; if it hangs, they notice it after the
+// time-out. Sums are bitwise those of every other communicator (ordered_sum.h).
 #pragma once
 #include <memory>
 #include <string>

@@ -72,8 +72,8 @@ class ModelState {
   u64 generation() const { return generation_; }
   void publish() { ++generation_; }
 
-  /// read() and write() move a range of a blob as Blob does. In addition they wait until the move is done, verify what was read, and
-  /// stamp what is written. Both return the microseconds that the move took.
+  /// read() and write() move a range of a blob as Blob does. In addition they wait until the move is done, verify what was read, and stamp
+  /// what is written. read() and write() return the microseconds that the move took.
   double read(offload::Blob& blob, TileRange range, std::span<std::byte> into);
   double write(offload::Blob& blob, TileRange range, std::span<const std::byte> from);
   /// Verifies the checksums of bytes that were read from a blob. If they do not match, reads the bytes once more into the same place, and

@@ -59,7 +59,7 @@ TEST_F(OptimizerTwins, StepsToTheBitsOfTheCpu) {
   }
 }
 
-// The parameters of the test are a matrix that takes one tile (16,384 elements) and a part of another, and a vector.
+// The parameters of the test are a vector, and a matrix that takes one whole tile (16,384 elements) and a part of a second tile.
 TEST_F(OptimizerTwins, WholeParametersStepToTheBitsOfTheCpu) {
   const test::TemporaryFolder folder;
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {

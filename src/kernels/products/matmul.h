@@ -26,9 +26,9 @@ bool widens(DType a, DType b);
 /// to out's old values; it is not allowed if out is bf16 or f16. Throws Error(usage) on a GPU if cuBLASLt is not installed.
 void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace, Store store = Store::replace);
 
-/// Computes out = addend + (a b + bias), with the requirements of matmul(). addend has out's shape and shares
-/// no memory with out. Both are contiguous and of the operands' dtype. A GPU rounds once if cuBLASLt has one
-/// kernel for the whole formula. A CPU rounds the product and then the sum, as matmul() followed by add() does.
+/// Computes out = addend + (a b + bias), with the requirements of matmul(). addend has out's shape and shares no memory with out. addend
+/// and out are contiguous and of the operands' dtype. A GPU rounds once if cuBLASLt has one kernel for the whole formula. A CPU rounds the
+/// product and then the sum, as matmul() followed by add() does.
 void matmul_onto(const Tensor& addend, const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace);
 
 /// Computes kept = a b + bias and out = gelu_tanh(kept) (elementwise.h), with the requirements of matmul(). kept and out are contiguous

@@ -1,6 +1,6 @@
-// Watching writes two kinds of files into a run's folder, for other programs that watch the run: one TensorBoard
-// event file for each start, and metrics.csv. Both hold the numbers of metrics.jsonl. A failure never disturbs the
-// run: a file that cannot be written is reported once, and the run continues without that file. Not thread-safe.
+// Watching writes two kinds of files into a run's folder, for other programs that watch the run: one TensorBoard event file for each start,
+// and metrics.csv. Both kinds hold the numbers of metrics.jsonl. A failure never disturbs the run: a file that cannot be written is
+// reported once, and the run continues without that file. Not thread-safe.
 #pragma once
 #include <filesystem>
 #include <optional>

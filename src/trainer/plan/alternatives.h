@@ -1,6 +1,6 @@
 // Compares the plan that the planner chooses with those that it would choose if the user gave one more flag or less memory. The planner's
-// search examines only a few of the possible plans, and each added flag makes it examine other ones. The plan of least cost is chosen,
-// and the command `plan` lists the others. All functions are pure.
+// search examines only a few of the possible plans, and each added flag makes it examine other ones. The plan of least cost is chosen, and
+// the command `plan` lists the other plans. All functions are pure.
 #pragma once
 #include <string>
 #include <vector>

@@ -7,8 +7,8 @@ namespace spillway::trainer {
 
 class Prediction {
  public:
-  /// Predicts for `plan`, which must have been made from `request`. Both must outlive this object. `process_ranks` is the number of ranks
-  /// (as threads) in this process. Each of them is assumed to need as much memory as this rank.
+  /// Predicts for `plan`, which must have been made from `request`. `plan` and `request` must outlive this object. `process_ranks` is the
+  /// number of ranks (as threads) in this process. Each of them is assumed to need as much memory as this rank.
   Prediction(const parallel::Plan& plan, const parallel::PlanRequest& request, NodeRates node, int process_ranks)
       : plan_(plan), request_(request), node_(std::move(node)), process_ranks_(process_ranks) {}
 

@@ -1,6 +1,6 @@
 // Tests the law of ZeRO: losses, norms, weights and moments are bitwise the same whatever part of the weights, gradients and optimizer
 // state each data-parallel rank holds, and in whichever tier that data resides. The ranks are threads. R ranks with one micro-batch each
-// are compared with one rank that has R micro-batches. Both add the same numbers in the same order, but run other code.
+// are compared with one rank that has R micro-batches. Both runs add the same numbers in the same order, but take different code paths.
 #include <gtest/gtest.h>
 
 #include <algorithm>
