@@ -333,8 +333,7 @@ void choose_staying_blocks(PlanRequest& r) {
   r.scheduling.staying_blocks = holds ? static_cast<u16>(blocks) : u16{1};
 }
 
-// Makes the instruction lists of a step, or two sets of them for an adaptive overlap. Both sets use the same order of micro-batches and one
-// plan of memory.
+// Makes a step's instruction lists, or for an adaptive overlap two sets of them that share the order of micro-batches and the memory plan.
 void make_training(Plan& plan, const PlanRequest& r) {
   plan.train = generate_training(r.layout, r.placement, r.scheduling);
   if (!r.adaptive_overlap) return;

@@ -31,9 +31,9 @@ struct History {
   std::vector<i64> starts;  // for each process of the run: the step after which the process began
   i64 parts_lost = 0;       // number of steps between the first and the last that have no line
 
-  // mean, best and last value of each number over all steps; by column of metric_names()
+  // mean, best and last value over all steps, one entry for each name in metric_names()
   std::vector<Measure> measures = std::vector<Measure>(metric_names().size());
-  // values of each number, thinned to what a chart can show; by column of metric_names()
+  // values over the steps, thinned to what a chart can show, one entry for each name in metric_names()
   std::vector<Series> series = std::vector<Series>(metric_names().size());
   MetricsLine last;
 
