@@ -138,9 +138,9 @@ struct Inputs {
   Device device;  // device of the first tensor
 };
 
-/// The variables of an operation's inputs on one graph, which is null if nothing is recorded. Throws Error(usage) if they belong to two
-/// graphs or devices. In a block's forward the variables are on the tape of the run, and there is no graph; a tensor from outside that
-/// requires a gradient is refused.
+/// Holds the variables of an operation's inputs, and their common graph, which is null if nothing is recorded. Throws Error(usage) if they
+/// belong to two graphs or devices. In a block's forward the variables are on the tape of the run, and there is no graph; a tensor from
+/// outside that requires a gradient is refused.
 struct Lifted {
   explicit Lifted(const Inputs& inputs);
   std::shared_ptr<Graph> graph;

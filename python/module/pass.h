@@ -24,13 +24,14 @@ class InBlock {
 };
 
 /// A Parameter of Python. It is identified by its address: blocks that declare the same object share it. In the forward of a block it
-/// stands for a parameter of the run; elsewhere it has a separate value, which is drawn when it is first used. Touched only under the GIL.
+/// stands for a parameter of the run; elsewhere it has a separate value, which is initialized when it is first used. Touched only under the
+/// GIL.
 struct Declared final : InBlock {
   Shape shape;
   nn::Initializer init;
   bool of_ids = false;
   DType dtype = DType::f32;    // the type of the value outside of a forward
-  RandomKey key;               // the key from which the value outside of a forward is drawn
+  RandomKey key;               // the random key with which the value outside of a forward is initialized
   mutable Variable own;        // the value outside of a forward; undefined until it is first used
   std::shared_ptr<Leaf> leaf;  // the leaf of the value outside of a forward
   bool trainable() const;      // returns whether a gradient is computed for the parameter

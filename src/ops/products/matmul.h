@@ -8,7 +8,7 @@ namespace spillway::ops {
 using autograd::Variable;
 
 /// Computes torch.matmul: a[..., M, K] b[..., K, N] -> [..., M, N], with the batch dimensions broadcast as in numpy. If a has rank 1, it is
-/// treated as a matrix of one row; if b has rank 1, as a matrix of one column. The result lacks these axes of extent 1. The gradient of a
+/// treated as a matrix of one row; if b has rank 1, as a matrix of one column. The result lacks these axes of size 1. The gradient of a
 /// broadcast input is the sum of one product for each position along its broadcast axes; each product is rounded before it is added. Throws
 /// an Error(bug) that lists the shapes and dtypes if they do not match.
 Variable matmul(const Variable& a, const Variable& b);

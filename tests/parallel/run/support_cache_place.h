@@ -1,5 +1,5 @@
-// Tests generation: text is read and generated once with the key/value cache on the
-// device and once with it in host memory, and the logits are compared.
+// Tests generation: text is read and generated twice, with the key/value cache on the device and with the cache in host memory, and the
+// logits are compared.
 #pragma once
 #include <gtest/gtest.h>
 
