@@ -32,7 +32,7 @@ struct MicroBatch {
   bool packed = false;                         // whether a sequence holds several documents, each with positions that begin at 0
   // Positions of all keys, cached ones included, for packed sequences that continue from a key/value cache. Type i32, contiguous.
   Tensor key_positions_BT;
-  std::vector<Tensor> inputs;  // [B, ...] for each of nn::Sequential::inputs; the targets are then [B], 0 or kPaddingTarget
+  std::vector<Tensor> inputs;  // [B, ...] for each of nn::Sequential::inputs; with them the targets are [B], 0 or kPaddingTarget
   Tensor row_mask_B;           // with `inputs` only: 1 for an entry of the batch that holds a sample, 0 for padding; u8, contiguous
 
   /// Returns all tensors of the micro-batch. Tensors that the model does not read are undefined.

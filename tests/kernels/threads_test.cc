@@ -14,7 +14,7 @@
 namespace spillway::threads_test {
 namespace {
 
-// Checks that the tensors that `work` returns have the same bits for any number of threads.
+// Checks that the tensors that `work` returns are bitwise the same for any number of threads.
 void expect_same_bits(const std::function<std::vector<Tensor>()>& work) {
   const std::vector<Tensor> alone = work();
   for (int threads = 2; threads <= 3; ++threads) {

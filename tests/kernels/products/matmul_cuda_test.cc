@@ -157,8 +157,8 @@ TEST_F(MatmulTwins, SameBitsWheneverAndWherever) {
   }
 }
 
-// Of two matrices of equal extents and pitch, one begins at a multiple of 256 bytes, the other behind a row or beside another matrix. Their
-// products must have the same bits.
+// Computes the product of two matrices twice. First both begin at a multiple of 256 bytes; then, with the same row strides, one begins
+// behind a row and the other beside another matrix. The two results must be bitwise equal.
 TEST_F(MatmulTwins, SameBitsAtAnyAlignmentOfALayout) {
   for (const Types& types : kAllTypes) {
     const i64 m = 20, k = 330, n = 66;  // the sizes of rows are not multiples of 16 bytes
@@ -208,8 +208,8 @@ Error error_of(Work work) {
 }
 bool mentions(const Error& error, const std::string& words) { return std::string(error.what()).find(words) != std::string::npos; }
 
-// The emulated cuBLASLt refuses products with a bias, or with a workspace, or all or some products. Other kernels must then compute them.
-// Plans are cached, so each case has other shapes.
+// The emulated cuBLASLt refuses products with a bias, products with a workspace, all products, or some products. Other kernels must then
+// compute them. Plans are cached, so each case has other shapes.
 TEST_F(MatmulTwins, WhereTheLibraryKnowsNoWayThereIsAnother) {
   if (!std::getenv("SPILLWAY_EMULATED_GPUS")) GTEST_SKIP() << "needs emulated GPUs";
   i64 k = 101;

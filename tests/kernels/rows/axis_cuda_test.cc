@@ -24,7 +24,7 @@ class AxisTwins : public test::GpuTest {
   static Shape whole(const Axis& a) { return {a.outer, a.n, a.inner}; }
   static Shape lanes(const Axis& a) { return {a.outer, a.inner}; }
 
-  // Runs `work` on both devices, with results shaped like `like`, and compares the results. `exact` requires the same bits.
+  // Runs `work` on both devices, with results shaped like `like`, and compares the results. If `exact` is true, they must be bitwise equal.
   template <class Work>
   void expect_twins(const std::vector<Tensor>& inputs, const std::vector<std::pair<Shape, DType>>& like, bool exact, Work work) {
     std::vector<Tensor> want, got, there;
