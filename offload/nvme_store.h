@@ -1,9 +1,9 @@
-// An NvmeStore is the nvme tier of one rank. It keeps one preallocated file per --nvme path, stripes the data over them, and
-// keeps a checksum for every tile and generations that survive the death of the process (under Durability::step also a power
-// loss). offload/store_format.h documents the file format. parallel/ opens the store, allocates its blobs in the same order each
-// time, and commits. All I/O goes through the engine. The engine must outlive the store, and the store must outlive its blobs.
-// Traffic counts the bytes of tiles, not those of headers, superblocks and checksum tables. Thread-safety: blobs are as safe as
-// offload/blob.h says; commit(), sync() and invalidate() are called by one thread.
+// An NvmeStore is the nvme tier of one rank. It keeps one preallocated file per --nvme path, stripes the data over them, and keeps a
+// checksum for every tile, and generations (versions of the data) that survive the death of the process (under Durability::step also a
+// power loss). offload/store_format.h documents the file format. parallel/ opens the store, allocates its blobs in the same order each
+// time, and commits. All I/O goes through the engine. The engine must outlive the store, and the store must outlive its blobs. Traffic
+// counts the bytes of tiles, not those of headers, superblocks and checksum tables. Thread-safety: blobs are as safe as offload/blob.h
+// says; commit(), sync() and invalidate() are called by one thread.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -31,11 +31,11 @@ struct StoreDescription {
   std::vector<StripePath> paths;
   std::string run_id;   // id of the run, of at most kMaxRunIdBytes bytes
   u64 layout_hash = 0;  // hash of everything that decides which bytes lie where; a store with another hash is not used
-  i64 data_bytes = 0;   // total bytes of all blobs, all slots
+  i64 data_bytes = 0;   // total bytes of all blobs, with all slots (blob.h)
   // Counts the part of data_bytes that belongs to blobs that are not persistent. These blobs lie
   // behind the persistent ones, and an existing store is resized to hold them.
   i64 passing_bytes = 0;
-  i64 persistent_tiles = 0;  // number of tiles of all persistent blobs together, each counted once even if it has two slots
+  i64 persistent_tiles = 0;  // number of tiles of all persistent blobs together, each counted once, even if its blob has two slots
   Durability durability = Durability::checkpoint;
   i64 stripe_unit_bytes = kStripeUnitBytes;
   std::string boot_id = current_boot_id();

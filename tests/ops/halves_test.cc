@@ -103,7 +103,7 @@ TEST(Halves, ABiasAsAParameterOfAPlainSum) {
   check({{{5, 37}}, {{5, 37}}}, [](const auto& in) { return ops::add(in[0], in[1]); });
 }
 
-// The sums have 70 products of size about 1 each. A case with an inner extent of 1100 spans several chunks.
+// The sums have 70 products of size about 1 each. A case with an inner dimension of 1100 spans several chunks.
 TEST(Halves, Linear) {
   for (const auto layout : {ops::WeightLayout::out_in, ops::WeightLayout::in_out}) {
     const bool in_out = layout == ops::WeightLayout::in_out;

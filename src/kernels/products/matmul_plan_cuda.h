@@ -18,7 +18,7 @@ struct BlasMatrix {
   i64 rows, columns;
   i64 leading;      // the distance in elements from the beginning of one column to that of the next
   bool transposed;  // whether cuBLASLt multiplies with the transpose of the matrix
-  i64 alignment;    // the alignment in bytes that the extents imply, or that of the address if it is smaller
+  i64 alignment;    // the alignment in bytes that the matrix's width and row stride imply, or that of the address if it is smaller
   auto operator<=>(const BlasMatrix&) const = default;
 };
 

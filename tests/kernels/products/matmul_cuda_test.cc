@@ -53,7 +53,7 @@ class MatmulTwins : public test::GpuTest {
   static void expect_same(const Tensor& got, const Tensor& want) { EXPECT_EQ(test::plain(got), test::plain(want)) << "beside the result"; }
 };
 
-// The matrices' extents are around 16, which a kernel loads at once, and 128, the extent of a tile.
+// Tests small matrices, and numbers of rows and columns near multiples of 16 (a kernel loads 16 at once) and near 128 (the size of a tile).
 TEST_F(MatmulTwins, OddShapesTransposesStridesAndBias) {
   const std::vector<Extents> shapes{{1, 1, 1}, {1, 1, 70}, {3, 5, 2}, {1, 97, 33}, {97, 1, 33}, {16, 32, 8}, {47, 49, 48}, {129, 31, 65}};
   for (const Extents& e : shapes) {
