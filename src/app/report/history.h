@@ -29,7 +29,7 @@ struct History {
   i64 samples = 0, skipped = 0, clipped = 0, redo = 0, not_finite = 0;
   double seconds = 0;       // duration of all steps that count, summed
   std::vector<i64> starts;  // for each process of the run: the step after which the process began
-  i64 parts_lost = 0;       // number of steps between the first and the last that have no line
+  i64 parts_lost = 0;       // number of steps without a line in metrics.jsonl, between the first and the last step that have one
 
   // mean, best and last value over all steps, one entry for each name in metric_names()
   std::vector<Measure> measures = std::vector<Measure>(metric_names().size());

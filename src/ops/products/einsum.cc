@@ -84,7 +84,7 @@ struct Named {
 
   i64 extent(char letter) const { return x.shape()[static_cast<int>(letters.find(letter))]; }
 
-  // Sums over the axes whose letters are not in `others`.
+  // Sums over those axes of x whose letters are not in `others`.
   void keep(const std::string& others) {
     for (size_t i = letters.size(); i-- > 0;) {
       if (has(others, letters[i])) continue;

@@ -1,4 +1,4 @@
-// Tests splits of a model's blocks over pipeline stages. Each split is compared with all possible ones.
+// Tests splits of a model's blocks over pipeline stages. Each computed split is compared with all possible splits of the same blocks.
 #include "parallel/schedule/pipeline_split.h"
 
 #include <gtest/gtest.h>
