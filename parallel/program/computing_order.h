@@ -30,7 +30,7 @@ class ComputingOrder {
 
   i64 size() const { return std::ssize(order_); }
   const Compute& operator[](i64 position) const { return order_[static_cast<size_t>(position)]; }
-  /// Returns the position in the order before which data for `position` has to be fetched.
+  /// Returns the position in the order at which the fetch of the data for `position` is issued. It is never after `position`.
   i64 issue_at(i64 position) const;
   /// Calls body(compute) for the Compute at `position` and for each later Compute whose data has to be fetched at `position` or before.
   template <class Body>

@@ -311,7 +311,7 @@ Array picked(const Array& given, const nb::object& key) {
   return apply([&](const Variable& x) { return taken_rows(x, taken); }, self);
 }
 
-// Returns x with other values in some rows.
+// Returns a copy of x in which `values` replace the rows that `taken` selects.
 Variable replaced(const Variable& x, const Variable& values, const Taken& taken) {
   const Shape rows = rows_shape(x.shape(), taken.axes);
   Shape shape = rows;

@@ -385,7 +385,7 @@ class Enumeration {
   const TierBudgets& budgets_;
   const Rates& rates_;
   std::vector<i64> weights_, gradients_, state_;
-  i64 stepped_elems_ = 0;                                                      // elements that this rank updates
+  i64 stepped_elems_ = 0;                                                      // elements whose optimizer updates this rank makes
   double forward_s_ = 0, backward_s_ = 0;                                      // compute time per step, in seconds
   std::map<std::tuple<bool, bool, bool, Tier>, ActivationBytes> activations_;  // key: recompute, spilled, vertical order, cache tier
   std::vector<Candidate> found_;

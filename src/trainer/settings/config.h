@@ -310,7 +310,7 @@ struct ScheduleConfig : CommonConfig {
 
 /// Returns whether an option places something in this tier.
 bool uses_tier(const PlacementSettings& wishes, Tier tier);
-/// Returns whether something may be placed in this tier, because an option says so or leaves it open.
+/// Returns whether some data may lie in this tier, because an option names the tier or leaves the choice open.
 bool may_use_tier(const PlacementSettings& wishes, Tier tier);
 
 /// Returns every option of train with its value as JSON, one key per line, which --config can read. Unset optionals are null, or "auto" if
