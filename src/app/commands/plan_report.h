@@ -41,7 +41,7 @@ struct PlanReport {
   size_t instructions = 0;
   std::vector<std::string> choices;  // what was chosen and why, one line each
   std::vector<Alternative> alternatives;
-  std::string command;               // the command that trains with this plan, made by train_command()
+  std::string command;               // from train_command()
   std::optional<Roofline> roofline;  // set with --roofline
   std::string memory;                // memory_table()
   std::string cluster;               // describes --cluster; empty without it
