@@ -118,7 +118,7 @@ struct Slot {
   std::byte *weight, *state;
 };
 
-// Updates all tiles from one slot into the other, or in place.
+// Updates all tiles from one slot (copy of weights and state) into the other, or in place.
 void update_all(const optim::StateFormat& f, Slot old, Slot next, Isa isa) {
   static const auto scalars = optim::make_adamw_scalars<double>({}, 1e-4, 0.1, 10, 1.0);
   const Bench& bench = Bench::get();
@@ -133,7 +133,7 @@ void update_all(const optim::StateFormat& f, Slot old, Slot next, Isa isa) {
   });
 }
 
-// Fills a slot with numbers of ordinary size, because a CPU computes very small (denormal) results slowly.
+// Fills a slot (copy of weights and state) with numbers of ordinary size, because a CPU computes very small (denormal) results slowly.
 void initialize(const optim::StateFormat& f, Slot slot) {
   constexpr u32 kGradientBits = 0x3a833a83;  // the bits of one fp32 number or of two bf16 numbers near 1e-3
   auto* gradient = reinterpret_cast<u32*>(Bench::get().base);

@@ -105,7 +105,7 @@ void run_all() {
 }  // namespace
 }  // namespace spillway::parallel
 
-// MPI_THREAD_MULTIPLE is needed because Spillway's communicator and the benchmark both call MPI, each from a thread of its own.
+// MPI_THREAD_MULTIPLE is needed because Spillway's communicator and the benchmark both call MPI, each from a separate thread.
 int main(int argc, char** argv) {
   int level = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);

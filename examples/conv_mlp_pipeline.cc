@@ -25,7 +25,7 @@ constexpr i64 kSteps = 10, kImages = 2;  // kImages is the number of images per 
 
 std::span<std::byte> bytes_of(const Tensor& tensor) { return std::as_writable_bytes(tensor.span<float>()); }
 
-// Makes a chunk of noisy images in which class c has bright rows of its own.
+// Makes a chunk of noisy images in which class c has bright rows where no other class has them.
 MicroBatch chunk_of_batch(u64 number) {
   MicroBatch chunk;
   chunk.images_NCHW = empty({kImages, 3, 32, 32}, DType::f32);

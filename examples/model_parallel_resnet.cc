@@ -25,7 +25,7 @@ const Shape kSeam{kImages, 8, kSide, kSide};  // shape of the activation that bl
 
 std::span<std::byte> bytes_of(const Tensor& tensor) { return std::as_writable_bytes(tensor.span<float>()); }
 
-// Makes noisy images in which class c has a stripe pattern of its own.
+// Makes noisy images in which each class has a different stripe pattern.
 MicroBatch micro_batch(i64 number) {
   MicroBatch batch;
   batch.images_NCHW = empty({kImages, 3, kSide, kSide}, DType::f32);

@@ -57,7 +57,8 @@ struct NvmeStore::State {
   std::string why_new, moved;
 };
 
-// Makes the TileChecksums of a persistent blob. If a commit was recovered, they are filled with the checksums of its generation.
+// Makes the TileChecksums of a persistent blob. If a commit was recovered, they are filled with the checksums of the committed version of
+// the data (generation).
 std::shared_ptr<TileChecksums> NvmeStore::State::enter(const std::string& what, i64 tiles, int slots) {
   auto checksums = std::make_shared<TileChecksums>(tiles, slots);
   for (i64 t = 0; last && t < tiles; ++t) {

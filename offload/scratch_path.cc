@@ -76,7 +76,7 @@ fs::path existing_folder(const fs::path& path, bool& exists) {
 
 // Returns true if direct I/O works in the folder. Creates a small file there, writes to it with O_DIRECT, and removes it.
 bool probe_direct(const fs::path& folder) {
-  static std::atomic<u64> count{0};  // gives each probe file a name of its own, since two threads may probe one folder
+  static std::atomic<u64> count{0};  // gives each probe file a different name, since two threads may probe one folder
   const fs::path probe = folder / fmt::format(".spillway-probe-{}-{}", ::getpid(), count++);
   int descriptor = ::open(probe.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
   if (descriptor < 0) unusable(folder, fmt::format("no file can be created there: {} (errno {})", text_of(errno), errno));

@@ -1,7 +1,7 @@
 // A StagingRing is a fixed number of equal buffers in host memory between nvme and compute, carved from one allocation. Host memory
 // therefore does not grow with the amount of data that flows through the buffers. The optimizer's step streams state tiles through them.
-// Buffers begin at multiples of 4096 bytes, as direct I/O requires. Thread-safe. The ring's memory lives until the last lease has been
-// returned.
+// Buffers begin at multiples of 4096 bytes, as direct I/O requires. Thread-safe. The ring's memory lives until the last buffer on loan
+// (Lease) has been returned.
 #pragma once
 #include <memory>
 #include <optional>

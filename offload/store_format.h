@@ -75,7 +75,7 @@ struct alignas(kPageBytes) Superblock {
   u64 store_id;
   u64 number;  // number of the commit, counted from 1
   u64 generation;
-  u32 table_crc;  // checksum of the checksum table in slot generation % 2, with its padding to whole pages
+  u32 table_crc;  // checksum of the checksum table with number generation % 2, with its padding to whole pages
   u32 record_bytes;
   char boot_id[kMaxBootIdBytes + 1];  // the system's boot id, ending with a zero byte
   char record[kMaxRecordBytes];

@@ -1,6 +1,6 @@
 // Finds out what lies at the place of a store's file by reading its first pages, before anything is opened, moved or removed, through the
-// page cache and without an I/O engine. With the answer, the code that opens a store avoids deleting a file that may hold a commit. The
-// functions keep no state. Used by NvmeStore's parts alone.
+// page cache and without an I/O engine. The code that opens a store thus avoids deleting a file that may hold a commit. The functions keep
+// no state. Used by NvmeStore's parts alone.
 #pragma once
 #include <filesystem>
 #include <optional>

@@ -28,7 +28,7 @@ class Stripes {
 
  private:
   struct Place {
-    i64 file = 0, rank = 0;  // describes a stripe unit: the one with number `rank`, counted from 0, among those that `file` gets in a round
+    i64 file = 0, rank = 0;  // a stripe unit: the one with number `rank`, counted from 0, among those that `file` gets in a round
   };
   void deal_round();
 

@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(kThreads) update_tiles(Launch<T> l) {
   }
 }
 
-// A kernel that sums the squares of one tile per thread block; thread i computes lane i of the sum.
+// A kernel that sums the squares of one tile per thread block; thread i computes partial sum (lane) i.
 template <class T>
 __global__ void __launch_bounds__(kNormLanes) square_sums(const T* gradient, double* sums) {
   const T* tile = gradient + i64{blockIdx.x} * kTileElems;

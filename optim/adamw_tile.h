@@ -1,8 +1,8 @@
-// AdamW on one tile (16,384 elements) in any state format, in one pass over the bytes. The operations are those of adamw.h in their
-// order, on the fp32 (f64) master weight and on moments widened to that type; then the weight and the state are rounded to their
-// formats. The weight is updated with the new moments as they are before they are rounded. The update works out of place, or in place if
-// new and old are one address; other overlaps are not allowed. The bits do not depend on the instruction set, on whether the update is
-// in place or streamed, nor on how the tile is cut into parts. Pure function, thread-safe: the caller distributes tiles over threads.
+// AdamW on one tile (16,384 elements) in any state format, in one pass over the bytes. The operations are those of adamw.h in their order,
+// on the fp32 (f64) master weight and on moments widened to that type; then the weight and the state are rounded to their formats. The
+// weight is updated with the new moments as they are before they are rounded. The update works out of place, or in place if new and old are
+// one address; other overlaps are not allowed. The result is bitwise the same on every instruction set, in place or streamed, and however
+// the tile is cut into parts. Pure function, thread-safe: the caller distributes tiles over threads.
 #pragma once
 #include <span>
 

@@ -1,5 +1,5 @@
-// The vector version of the kernels in adamw_tile_scalar.cc, shared by AVX2 and AVX-512. Include it after
-// lanes_avx2.h or lanes_avx512.h, whose operations it uses. The kernels process whole rows of 64 elements.
+// The vector version of the kernels in adamw_tile_scalar.cc, shared by AVX2 and AVX-512. Include it after lanes_avx2.h or lanes_avx512.h,
+// whose operations it uses. The kernels process whole rows (64 elements).
 #include "optim/adamw_tile_paths.h"
 #include "optim/bf16.h"
 

@@ -11,7 +11,7 @@
 
 namespace spillway::optim {
 
-/// The number of elements in a row: a row draws its random numbers together and is the unit of the vector kernels.
+/// The number of elements in a row: the random numbers of a row are drawn together, and the vector kernels process whole rows.
 constexpr i64 kRowElems = 64;
 
 /// Throws Error(bug) unless `parts` ascend, the last one ends at `elems`, and `noise.first_element` is a multiple of kRowElems.

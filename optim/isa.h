@@ -1,5 +1,5 @@
-// Selects the instruction set of the optimizer's loops. All instruction sets give equal bits; a fixed choice serves tests, comparison
-// with the scalar reference, and `--isa`. An instruction set that the CPU or the build lacks throws Error(usage). Thread-safe.
+// Selects the instruction set of the optimizer's loops. All instruction sets give bitwise equal results; a fixed choice serves tests,
+// comparison with the scalar reference, and `--isa`. An instruction set that the CPU or the build lacks throws Error(usage). Thread-safe.
 #pragma once
 #include <span>
 

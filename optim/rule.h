@@ -59,8 +59,8 @@ constexpr int kMaxStateArrays = 3;
 /// Returns true if the rule computes the update of a whole matrix at once, not element by element. Embeddings, heads and vectors then use
 /// AdamW.
 constexpr bool is_of_matrices(Rule rule) { return rule == Rule::muon; }
-/// Returns true if the rule is one of Adafactor's two, which step every parameter
-/// as a whole. Parameters of two or more dimensions use adafactor_factored.
+/// Returns true if the rule is one of Adafactor's two, which update every parameter as a whole. Parameters of two or more dimensions use
+/// adafactor_factored.
 constexpr bool is_of_parameters(Rule rule) { return rule == Rule::adafactor || rule == Rule::adafactor_factored; }
 /// Returns true if the rule computes the update of a whole matrix or parameter at once. For such a rule the CPU's threads compute the
 /// update, even if the parameter lies on a GPU.

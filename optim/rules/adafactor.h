@@ -7,10 +7,10 @@
 //   u = g / sqrt(max(v, eps1^2))
 //   step_size = min(lr, 1 / sqrt(t)) max(eps2, |w| / sqrt(n)) / max(1, |u| / (d sqrt(n)))
 //   w = w * (1 - lr * weight_decay) - step_size * u
-// A step passes over the parameter twice, as Muon's does. In the first pass adafactor_gather collects the gradient and
-// the state of all tiles of the parameter, and adafactor_direction computes u and the new R and C from them. In the
-// second pass update_tile (rules/tile.h) moves the weight along u and updates v, and put_factors writes R and C. Means
-// and norms are summed in fp64 in a fixed order: the bits depend on the parameter alone, not on the number of threads.
+// A step passes over the parameter twice, as Muon's does. In the first pass adafactor_gather collects the gradient and the state of all
+// tiles of the parameter, and adafactor_direction computes u and the new R and C from them. In the second pass update_tile (rules/tile.h)
+// moves the weight along u and updates v, and put_factors writes R and C. Means and norms are summed in fp64 in a fixed order: the result
+// depends bitwise on the parameter alone, not on the number of threads.
 #pragma once
 #include "optim/factors.h"
 #include "optim/rules/rules_paths.h"

@@ -6,7 +6,7 @@
 //             momentum: b = b * momentum + one_minus_dampening * g, w moves by b instead of g; nesterov: by g + momentum * b
 //   adam      g = g + weight_decay * w;  m = m + (g - m) * (1 - beta1);  v = v * beta2 + (1 - beta2) * (g * g)
 //             w = w - step_size * (m / (sqrt(v) / root_correction2 + eps)); amsgrad: the running maximum of v instead of v
-//   adamw     as adam, but with w = w * decay in place of the formula for g; the same bits as adamw_update
+//   adamw     as adam, but with w = w * decay in place of the formula for g; bitwise the result of adamw_update
 //   adagrad   g = g + weight_decay * w;  s = s + g * g;  w = w - step_size * (g / (sqrt(s) + eps))
 //   rmsprop   g = g + weight_decay * w;  s = s * alpha + (1 - alpha) * (g * g);  u = g / (sqrt(s) + eps);  w = w - step_size * u
 //             centered: a = a + (g - a) * (1 - alpha), and s - a * a under the root; momentum: b = b * momentum + u, w moves by b

@@ -61,8 +61,8 @@ void for_rule(Rule rule, Body&& body) {
       return body.template operator()<Rule::rmsprop_centered_momentum>();
     case Rule::lion:
       return body.template operator()<Rule::lion>();
-    case Rule::muon:       // Muon has kernels of its own (rules/muon.h)
-    case Rule::adafactor:  // Adafactor has kernels of its own (rules/adafactor.h)
+    case Rule::muon:       // Muon has separate kernels (rules/muon.h)
+    case Rule::adafactor:  // Adafactor has separate kernels (rules/adafactor.h)
     case Rule::adafactor_factored:
       return;
   }

@@ -1,7 +1,8 @@
-// An Accumulator is the GradientSink of an offloaded block. It gives each parameter's gradient its place in the flat gradient accumulator
-// of the parameter's group, in whatever memory that accumulator is at present. The first micro-batch writes the gradients, and later
-// micro-batches are added in order. Gaps between parameters are set to zero once, so that norms and updates may run over whole tiles. On
-// the meta device the sink returns tensors without memory, and it allocates in the same order as a real run.
+// An Accumulator is the GradientSink of an offloaded block: the object to which the block's backward passes the gradients of parameters. It
+// gives each parameter's gradient its place in the flat gradient accumulator of the parameter's group, in whatever memory that accumulator
+// is at present. The first micro-batch writes the gradients, and later micro-batches are added in ascending order. Gaps between parameters
+// are set to zero once, so that norms and updates may run over whole tiles (pieces of 16,384 elements). On the meta device the sink returns
+// tensors without memory, and it allocates in the same order as a real run.
 #pragma once
 #include <map>
 

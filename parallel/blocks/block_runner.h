@@ -1,6 +1,7 @@
 // A BlockRunner carries out the Forward and Backward instructions of a training step, and the two parts of a split backward. It keeps one
-// tape for each block and micro-batch. The same code runs on the meta device before step 1, to find how many bytes the activations take.
-// Used by one thread (the one that computes blocks); memory comes from the current stream.
+// tape (the record of a forward from which gradients are computed) for each block and micro-batch. The same code runs on the meta device
+// before step 1, to find how many bytes the activations take. Used by one thread (the one that computes blocks); memory comes from the
+// current stream.
 #pragma once
 #include <map>
 #include <memory>
@@ -46,8 +47,8 @@ class BlockRunner {
   /// read and extend the key/value cache `cache`, which must stay valid too.
   void begin(const std::vector<MicroBatch>& batches, nn::Mode mode, RandomKey random, double loss_factor, i64 logits_position = 0,
              nn::KeyValueCache* cache = nullptr);
-  /// Makes every op in Mode::train whose result is not finite throw Error(numbers). The message begins with `where` and
-  /// names the block. An empty `where` turns these checks off. If `backward`, gradients are checked too.
+  /// From now on, an op in Mode::train throws Error(numbers) if its result is not finite. The message begins with `where` and names the
+  /// block. An empty `where` turns these checks off. If `backward`, gradients are checked too.
   void detect_anomalies(std::optional<std::string> where, bool backward) {
     anomalies_ = std::move(where);
     backward_anomalies_ = backward;

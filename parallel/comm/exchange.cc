@@ -88,8 +88,8 @@ void Exchanges::summed_parts(Exchange& x, i64 index) const {
   x.result_elems = mine.bytes / size;
 }
 
-// Cuts the whole data into pieces, each of which has a slot for every member. Returns the part of the index-th piece that lies in this
-// member's slot.
+// Cuts the whole data into pieces, each of which has a range for every member. Returns the part of the index-th piece that lies in this
+// member's range.
 Exchanges::Range Exchanges::slice(i64 index, int member) const {
   const Range piece = chunk(0, std::ssize(call_.gets), index, slot_bytes_ * size_);
   return chunk(piece.begin, piece.bytes, member, slot_bytes_);

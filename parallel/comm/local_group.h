@@ -15,7 +15,8 @@ namespace spillway::parallel {
 
 class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
  public:
-  /// Makes a group of the ranks `world_ranks` of `world`, which is the state of all ranks and must outlive all calls.
+  /// Makes a group of the ranks `world_ranks` of `world`, the state that all groups of the run's threads share. `world` must outlive all
+  /// calls.
   LocalGroup(LocalWorld& world, std::vector<int> world_ranks);
 
   int size() const { return names_.size(); }

@@ -1,7 +1,8 @@
 // A ProcessGroup is one process's view of a group whose ranks are processes. Collectives run one after the other. Each member tells the
 // others which collective it calls, and when all agree they run the same list of exchanges (exchange.h). Members on the same node read each
-// other's staging in shared memory; members on different nodes send and receive. A message takes three steps: the sender offers it, the
-// receiver accepts it, and the sender sends it. Only the world's thread (process_world.h) calls this class. Internal.
+// other's staging buffers in shared memory; members on different nodes send and receive. A message takes three steps: the sender offers the
+// message, the receiver accepts the offer, and the sender sends the bytes. Only the world's thread (process_world.h) calls this class.
+// Internal.
 #pragma once
 #include <deque>
 #include <optional>
@@ -15,7 +16,7 @@ namespace spillway::parallel {
 
 class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
  public:
-  /// `areas` holds for each member the offset of its staging within its shared memory.
+  /// `areas` holds for each member the offset of its staging buffers within its shared memory.
   ProcessGroup(ProcessWorld& world, i64 number, std::vector<int> world_ranks, std::vector<i64> areas);
 
   int rank() const { return rank_; }  // the functions rank() and size() may be called from any thread

@@ -49,12 +49,13 @@ class ProcessWorld {
   /// more.
   bool has_failed() const { return has_failed_; }
 
-  /// Takes a free area of this rank's shared memory for a group's staging. Returns its offset, or -1 if no area is free. An area begins
-  /// with two cache lines for counters, which are 0 at first. Two halves of kStagingBytes each follow.
+  /// Takes a free area of this rank's shared memory for a group's staging buffers. Returns its offset, or -1 if no area is free. An area
+  /// begins with two cache lines for counters, which are 0 at first. Two staging buffers of kStagingBytes each follow.
   i64 take_area();
   void give_area_back(i64 area);
   static constexpr i64 kLineBytes = 64;
-  // The staging fits the second-level cache, and copying this much takes long compared with waiting for a flag.
+  // The size of a staging buffer. The buffer fits the second-level cache, and copying this much takes long compared with waiting for a
+  // flag.
   static constexpr i64 kStagingBytes = 512 * kKiB;
   static constexpr i64 kAreaBytes = 2 * kLineBytes + 2 * kStagingBytes;
   static constexpr i64 kAreas = 16;  // number of groups in which a rank may be at the same time

@@ -1,5 +1,5 @@
-// Computes the sums of a rank on its device: the sum of squares of each tile of a finished gradient, and the sum of the
-// micro-batches' losses. The implementations for a CPU and for a GPU give the same bits. Called by one thread at a time.
+// Computes the sums of a rank on its device: the sum of squares of each tile (16,384 elements) of a finished gradient, and the sum of the
+// micro-batches' losses. The sums of a GPU are bitwise equal to those of a CPU. Called by one thread at a time.
 #pragma once
 #include <memory>
 
@@ -14,7 +14,7 @@ namespace spillway::parallel {
 struct FinishedGradient {
   std::byte* base = nullptr;
   std::byte* home = nullptr;   // memory to which the gradient is also copied, for storage; null: it is not copied
-  DType resting = DType::f32;  // dtype in which the gradient waits for its Step; if the plan rounds gradients, it is rounded in place
+  DType resting = DType::f32;  // dtype in which the gradient waits for its update; if the plan rounds gradients, it is rounded in place
   std::span<double> square_sums;
 };
 

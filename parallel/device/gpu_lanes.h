@@ -36,8 +36,8 @@ class GpuLanes final : public Lanes {
   struct Moment {
     explicit Moment(Device gpu) : begin(gpu), end(gpu) {}
     const GpuEvent begin, end;
-    bool queued = false;      // the whole instruction is on the queue, so `begin` and `end` are events there
-    bool ends_later = false;  // the instruction ends on the queue after the CPU's part, so `end` is an event there
+    bool queued = false;      // the whole instruction is on the queue; `begin` and `end` are GPU events on it
+    bool ends_later = false;  // the instruction ends on the queue after the CPU's part; `end` is a GPU event on that queue
     double begin_us = 0;      // time at which the CPU began the instruction
   };
 

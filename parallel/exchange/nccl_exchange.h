@@ -1,8 +1,8 @@
 // Exchanges data between ranks from GPU to GPU over NCCL, for ranks that each have their own GPU. NCCL only carries bytes. The numbers are
-// added by a kernel of this project, in the order of ordered_sum.h, so sums have the same bits as sums in host memory. An exchange is put
-// on a queue (CUDA stream), where it waits for other ranks while the GPU does other work. No CPU thread waits for it; one thread
-// supervises all exchanges (nccl_watch_cuda.h). This thread asks over the Communicator whether the other ranks are still alive, and
-// reports the Communicator's errors. NCCL allocates GPU memory of its own, which no pool counts.
+// added by a kernel of this project, in the order of ordered_sum.h, so sums are bitwise equal to sums made in host memory. An exchange is
+// put on a queue (CUDA stream), where it waits for other ranks while the GPU does other work. No CPU thread waits for it; one thread
+// supervises all exchanges (nccl_watch_cuda.h). This thread asks over the Communicator whether the other ranks are still alive, and reports
+// the Communicator's errors. NCCL itself allocates GPU memory, which no pool counts.
 #pragma once
 #include <functional>
 #include <memory>

@@ -262,7 +262,7 @@ class NcclExchange final : public RankExchange {
     }
   }
 
-  // Receives the next tiles of this rank's part from every other rank, each into a place of its own in the buffer, and sums them.
+  // Receives the next tiles of this rank's part from every other rank, each into a different place in the buffer, and sums them.
   void sum_parts(const GpuQueue& queue, std::byte* all, DType dtype, const Dealt& dealt) {
     const Stream kernels{.device = gpu_, .memory = &MemoryPool::heap(), .queue = queue.handle()};
     const StreamScope scope(kernels);

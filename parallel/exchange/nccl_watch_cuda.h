@@ -21,7 +21,7 @@ class NcclWatch {
   /// Describes one communicator and its exchanges, which follow each other on one queue.
   struct Line {
     NcclCommunicator* nccl = nullptr;
-    double timeout_s = 60;  // limit in seconds for the rest of an exchange, counted from when the rank that `need` asks has done its part
+    double timeout_s = 60;  // limit in seconds for the rest of an exchange, counted from the moment at which the event of `need` is set
     /// Called once this GPU has reached an exchange. The returned event is set when a rank whose part is needed says that it has done
     /// that part; it fails if that rank cannot go on.
     std::function<Event()> need;
@@ -36,8 +36,8 @@ class NcclWatch {
 
   /// Adds a line (a communicator and its exchanges) and returns its index. All lines must be added before the first exchange.
   size_t add(Line line);
-  /// Calls `work`, which puts an exchange of this line on the queue. Rethrows an error of `work`, or the error of an earlier failure. In
-  /// both cases all exchanges have been given up.
+  /// Calls `work`, which puts an exchange of the line (a communicator and its exchanges) on the queue. If `work` throws, or an exchange
+  /// failed before, gives up all exchanges and rethrows the error.
   void queue(size_t line, const GpuQueue& queue, const std::string& what, const std::function<void()>& work);
   /// Called when the queues are empty. Waits until the other ranks have been told about all exchanges. Rethrows an earlier failure.
   void settle();

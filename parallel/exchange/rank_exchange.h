@@ -1,5 +1,5 @@
 // Exchanges data on a rank's device with other ranks. With a CPU the data is in host memory (cpu_exchange.h). With a GPU the data either
-// passes through host memory (host_exchange.h) or goes from GPU to GPU (nccl_exchange.h). All three give the same bits.
+// passes through host memory (host_exchange.h) or goes from GPU to GPU (nccl_exchange.h). The results of all three are bitwise equal.
 //
 // Each call is a collective of the ranks that it concerns; each of them makes it on the same lane (one lane runs one kind of instruction
 // in order). On a GPU the work is put on that lane's queue, and an exchange from GPU to GPU waits there for the other ranks. On a CPU a
@@ -64,8 +64,8 @@ class RankExchange {
  public:
   virtual ~RankExchange() = default;
 
-  /// All-gathers the parts of the data-parallel ranks. `mine` is this rank's part and may already lie at its place in `all`. Both may be in
-  /// host memory.
+  /// All-gathers the parts of the data-parallel ranks. `mine` is this rank's part and may already lie at its place in `all`. `mine` and
+  /// `all` may be in host memory.
   virtual void gather(const GpuQueue* queue, std::span<const std::byte> mine, std::byte* all, const Dealt& dealt) = 0;
   /// Reduce-scatter in place: replaces this rank's part of `all` by the sum of that part over the data-parallel ranks (ordered_sum.h). The
   /// rest of `all` may change. The data is f32 or f64 and lies on the device.

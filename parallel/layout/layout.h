@@ -1,13 +1,13 @@
 // A Layout states which parameters are stored together, and at which offset each lies.
 //
 // A block's parameters form one group with one flat layout (name -> offset). Parameters start at multiples of 64 elements, and the gaps
-// between them hold zeros. A parameter that two blocks share (a tied head) is a group of its own, owned by the first block that uses it.
+// between them hold zeros. A parameter that two blocks share (a tied head) forms a separate group, owned by the first block that uses it.
 // Groups are cut at tile boundaries into buckets of bounded size, which are the unit of an optimizer update. The buckets of a group are
 // contiguous in memory whenever the group is resident, so a matrix that is cut over several buckets is still one matrix.
 //
 // Some parameters of a block form a separate group: frozen parameters, which have weights only and no buckets; running statistics, whose
-// own rule keeps at most a master copy; matrices, if the optimizer rule steps matrices as a whole (Muon); parameters of two or more
-// dimensions, if the rule steps every parameter as a whole (Adafactor), because their state is smaller. Each parameter that is stepped as
+// optimizer state is at most a master copy; matrices, if the optimizer rule updates matrices as a whole (Muon); parameters of two or more
+// dimensions, if the rule updates every parameter as a whole (Adafactor), because their state is smaller. Each parameter that is updated as
 // a whole starts at a tile boundary and is one bucket.
 //
 // A layout is immutable and depends on the model and the optimizer rule only. Each pipeline rank has its own layout, in which blocks and
@@ -52,10 +52,10 @@ struct Group {
   std::vector<Segment> segments;  // parameters in ascending order of their offsets
   std::vector<u16> buckets;
   i64 elems = 0;          // number of elements of the group with padding, a multiple of the tile size
-  std::vector<u16> uses;  // the blocks that use the group, in order; uses[u] is the block of use number u
+  std::vector<u16> uses;  // the blocks that use the group, in ascending order
   bool frozen = false;
   bool statistics = false;
-  bool by_parameter = false;  // whether the optimizer steps (updates) each parameter of the group as a whole
+  bool by_parameter = false;  // whether the optimizer updates each parameter of the group as a whole
   i64 factors = 0;            // under Adafactor: number of row and column factors for which each tile of the group's state must have room
   /// Returns the parameter that this bucket of the group holds. Valid only for groups that the optimizer updates parameter by parameter.
   const Segment& segment_of(const Bucket& bucket) const;
@@ -64,7 +64,7 @@ struct Group {
   bool held() const { return elems > 0; }
 };
 
-/// One use of a group by a block: the group's id and the number of the use.
+/// A parameter group that a block uses: the group's id, and the block's number among the blocks that use the group.
 struct GroupUse {
   u16 group = 0;
   u8 use = 0;
@@ -85,7 +85,7 @@ struct Layout {
 
   bool here(u16 block) const { return rank_of[block] == rank; }
   bool has_last_block() const { return rank_of.back() == rank; }
-  /// Returns true if this rank steps and saves the group. A tied weight is owned by the rank of the first block that uses it; other ranks
+  /// Returns true if this rank updates and saves the group. A tied weight is owned by the rank of the first block that uses it; other ranks
   /// hold a copy of its values only.
   bool owns(const Group& group) const { return here(group.owner_block); }
   /// Returns true if the block's output goes to another pipeline rank.
@@ -103,7 +103,8 @@ struct LayoutOptions {
   i64 max_bucket_elems = kMaxBucketElems;
 };
 
-/// Returns the layout of a whole model. Throws Error(bug) if a block uses a parameter under a wrong use number.
+/// Returns the layout of a whole model. Throws Error(bug) if a block names a shared parameter under a wrong use number (the position of the
+/// block among those that use the parameter).
 Layout make_layout(const nn::Sequential& model, const LayoutOptions& options = {});
 
 /// Returns the part of a whole model's layout that pipeline rank `rank` holds. Block b lies on pipeline rank rank_of[b].

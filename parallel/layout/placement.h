@@ -45,10 +45,10 @@ struct Placement {
   }
 };
 
-/// When the optimizer's updates (Steps) run. none: after the backward. backward: inside the backward, before the gradient norm is known,
-/// so they write speculatively into the next generation. forward: in the next step's forward, each block's Steps just before the block.
-/// If `backward` finds afterwards that the norm must be clipped, it discards the speculative results, and all Steps of that update run in
-/// the next step's forward.
+/// When the optimizer's updates (Steps) run. none: after the backward. backward: inside the backward, before the gradient norm is known, so
+/// they write speculatively into the next generation (copy of weights and state). forward: in the next step's forward, each block's Steps
+/// just before the block. If `backward` finds afterwards that the norm must be clipped, it discards the speculative results, and all Steps
+/// of that update run in the next step's forward.
 enum class OptimizerOverlap : u8 { none, backward, forward };
 
 /// The value of Scheduling::deferred_sixteenths that defers every optimizer update (Step) to the next forward.
@@ -58,7 +58,8 @@ struct Scheduling {
   i64 micro_batches = 1;      // number of micro-batches in a step (K)
   int prefetch = 1;           // number of runs ahead for which data is prefetched; a run is consecutive micro-batches on one block
   optim::StateFormat format;  // dtypes of weights, gradients and state
-  /// If true, gradients are rounded to bf16 once, after they are summed over micro-batches and uses and before the norm.
+  /// If true, gradients are rounded to bf16 once: after they are summed over micro-batches and over the blocks that share the weight, and
+  /// before the norm.
   bool round_gradients = false;
   bool reduce_each = false;  // true: gradients are summed over the ranks after every micro-batch (ZeRO 2 and 3); false: once a step
   OptimizerOverlap overlap = OptimizerOverlap::none;
@@ -69,8 +70,8 @@ struct Scheduling {
   Sharding sharding;
   Pipeline pipeline;
   bool copy_engines = false;  // whether the device copies to and from host memory while it computes, as a GPU with copy engines does
-  /// The number of blocks whose gradients stay on the device until their optimizer updates. make_plan raises the number if that takes no
-  /// more memory.
+  /// The number of blocks whose gradients stay on the device until their optimizer updates. make_plan raises the number if a higher one
+  /// takes no more memory.
   u16 staying_blocks = 1;
   // for each block: bytes, in whole pages, that one micro-batch stores outside the device (filled in by make_plan)
   std::vector<i64> spilled_bytes;

@@ -1,8 +1,8 @@
-// States how a group's tiles are sharded over the data-parallel ranks, after ZeRO (Rajbhandari et al., "ZeRO: Memory
-// Optimizations Toward Training Trillion Parameter Models", 2020). Stage 0 shards nothing, stage 1 the optimizer state,
-// stage 2 also the gradients, stage 3 also the weights. A shard is a contiguous range of whole tiles. The shards of a group
-// differ by at most one tile, and the first ranks hold the larger shards. A group that is stepped parameter by parameter is
-// sharded at parameter boundaries instead, so some shards may be empty. A plain value.
+// States how a group's tiles are sharded over the data-parallel ranks, after ZeRO (Rajbhandari et al., "ZeRO: Memory Optimizations Toward
+// Training Trillion Parameter Models", 2020). Stage 0 shards nothing, stage 1 the optimizer state, stage 2 also the gradients, stage 3 also
+// the weights. A shard is a contiguous range of whole tiles (pieces of 16,384 elements). The shards of a group differ by at most one tile,
+// and the first ranks hold the larger shards. A group whose parameters are each updated as a whole (Adafactor, Muon) is sharded at
+// parameter boundaries instead, so some shards may be empty. A plain value.
 #pragma once
 #include <algorithm>
 #include <cstdlib>

@@ -69,11 +69,11 @@ WorkBytes dry_runs_with_cache(const Request& r, const List& list) {
   return {round_up(most.activations, kPage), most.cache};
 }
 
-// A model of tokens that generates text processes one row at a time.
+// A model of tokens that generates text processes one sequence at a time.
 i64 rows_of(const Request& r, nn::Mode mode) { return mode == nn::Mode::generate && r.model->reads_tokens() ? 1 : r.micro_batch_size; }
 i64 micro_batches_of(const Request& r, nn::Mode mode) { return mode == nn::Mode::train ? r.scheduling.micro_batches : 1; }
 
-// Returns a key that contains everything on which the peak memory of a dry run depends. Slot offsets have no influence and are left out.
+// Returns a key that contains everything on which the peak memory of a dry run depends. Offsets in memory have no influence.
 std::string what_is_computed(const Request& r, const List& list, nn::Mode mode) {
   std::string all;
   const auto add = [&](auto... values) { (all.append(reinterpret_cast<const char*>(&values), sizeof values), ...); };
@@ -333,7 +333,7 @@ void choose_staying_blocks(PlanRequest& r) {
   r.scheduling.staying_blocks = holds ? static_cast<u16>(blocks) : u16{1};
 }
 
-// Makes the instruction lists of a step, or two sets of them for an adaptive overlap. Both use the same order and one plan of memory.
+// Makes a step's instruction lists, or for an adaptive overlap two sets of them that share the order of micro-batches and the memory plan.
 void make_training(Plan& plan, const PlanRequest& r) {
   plan.train = generate_training(r.layout, r.placement, r.scheduling);
   if (!r.adaptive_overlap) return;

@@ -1,6 +1,6 @@
-// A Plan is everything that one rank decides before step 1. It consists of the layout, the placement, the Programs (lists of
-// instructions) and the exact number of bytes that each use takes in each tier. The bytes of activations come from a dry run of the
-// Programs on the meta device. Plain values; a plan depends on nothing but the request.
+// A Plan is everything that one rank decides before step 1. It consists of the layout, the placement, the Programs (lists of instructions)
+// and the exact number of bytes that each kind of data takes in each tier. The bytes of activations come from a dry run of the Programs on
+// the meta device. Plain values; a plan depends on nothing but the request.
 #pragma once
 #include <map>
 #include <memory>
@@ -54,7 +54,7 @@ struct Plan {
   Layout layout;
   Placement placement;
   Scheduling scheduling;
-  Residency residency;  // computed from the layout, the placement and the scheduling above
+  Residency residency;  // where each group's data is stored; computed from the three members above
   bool training = true;
   Device::Kind device = Device::Kind::cpu;
   i64 micro_batch_size = 1, sequence_length = 1, cache_positions = 0;
@@ -78,7 +78,7 @@ struct Plan {
   i64 whole_gpu_bytes = 0;  // GPU memory for the matrix products of the largest such update, if the rule updates matrices as a whole (Muon)
   i64 chunk_tiles = 0;      // number of tiles in one buffer of the staging ring or of the checkpoint queue
   i64 queue_buffer_bytes = 0, queue_buffers = 0;  // size and number of the checkpoint queue's buffers, if training
-  offload::StoreDescription store;                // description of the files on nvme; the session fills in their folders and the run id
+  offload::StoreDescription store;                // description of the files on nvme; the caller fills in their folders and the run id
   std::vector<PlanRow> rows;
   std::array<i64, offload::kTiers> total{};
 
@@ -89,8 +89,8 @@ struct Plan {
   bool gradient_rests(const Group& group, u8 use) const { return residency[group.id].gradient_rests[use]; }
   TileRange held_weights(const Group& group) const { return residency[group.id].weights.held; }
   TileRange held_gradients(const Group& group) const { return residency[group.id].gradients.held; }
-  /// Returns the tiles that this rank updates and whose optimizer state it holds. For frozen weights, which are not updated, these are
-  /// the tiles that the rank saves.
+  /// Returns the tiles that this rank updates and whose optimizer state it holds. For frozen weights, which are not updated, the result is
+  /// the range of tiles that the rank saves.
   TileRange stepped(const Group& group) const { return layout.owns(group) ? residency[group.id].stepped : TileRange(); }
   /// Returns the tiles of one bucket that this rank updates, numbered within the bucket's group.
   TileRange stepped(const Bucket& bucket) const { return intersection(stepped(layout.groups[bucket.group]), tiles_of(bucket)); }
@@ -135,12 +135,12 @@ std::vector<BlockOutput> block_outputs(const PlanRequest& request);
 /// whole pages. The request's activation policies apply. The bytes are found by a dry run.
 std::vector<i64> spillable_bytes(const PlanRequest& request);
 
-/// Holds the bytes, in whole pages, of the key/value cache and of the slab for activations and
-/// workspaces. They depend on the request's activation policies and order.
+/// Holds the bytes, in whole pages, of the key/value cache and of the slab for activations and workspaces. They depend on the request's
+/// activation policies and its order of micro-batches.
 struct WorkBytes {
   i64 activations = 0, cache = 0;
 };
-/// Tells the attention of the blocks whether this placement stores keys and values on the device or elsewhere.
+/// Tells the attention of the blocks whether keys and values are stored on the device or elsewhere.
 nn::KeyValueCache::Lies cache_lies(const Placement& placement);
 /// Finds the bytes of activations and of the key/value cache by dry runs.
 WorkBytes work_bytes(const PlanRequest& request);

@@ -320,8 +320,8 @@ class Generator {
     }
   }
 
-  // A gradient whose sum over the ranks has been in progress since the backward of its block. `finished` says that this was the group's
-  // last use in the last micro-batch.
+  // A gradient whose sum over the ranks has been in progress since the backward of its block. `finished` says that the group's gradient is
+  // complete after this sum.
   struct Summed {
     GroupUse use;
     u16 block, micro_batch;

@@ -11,7 +11,7 @@ struct ListBuilder {
   const Layout& layout;
   const Placement& placement;
   const Scheduling& scheduling;
-  const Residency& residency;  // computed from the layout, the placement and the scheduling above
+  const Residency& residency;  // where each group's data is stored; computed from the three members above
   List list;
 
   /// Appends the instruction and returns its index. Fills in the bytes that the instruction moves. Removes from `after`

@@ -41,7 +41,8 @@ class MessageMoves {
   std::map<Message, u32> received_;
 };
 
-/// Returns the uses of the group's weights by blocks of other pipeline ranks, each with its number and its pipeline rank.
+/// Returns the blocks of other pipeline ranks that use the group's weights: each with its number among the blocks that use the group, and
+/// its pipeline rank.
 std::vector<std::pair<u8, u16>> uses_elsewhere(const Layout& layout, const Group& group);
 /// Returns the pipeline ranks with which this rank exchanges the group's data, each once. On the owner of the group these are all other
 /// ranks that hold it; on every other rank it is the owner only.

@@ -109,8 +109,8 @@ class ActivationMoves {
   /// Returns the activation policy that applies to the block. If the last block's backward follows its forward at once, with no other
   /// micro-batch between, its activations stay on the device. Blocks without a backward keep nothing.
   ActivationPolicy policy(u16 block) const;
-  /// Returns true if the block is the last one and the placement says that it keeps its logits. Logits that
-  /// would have to be offloaded and fetched again are not kept, because recomputing them is faster.
+  /// Returns true if this is the last block and the plan says that it keeps its logits. Logits that would have to be offloaded and fetched
+  /// again are not kept, because recomputing them is faster.
   bool keeps_logits(u16 block) const;
   /// Returns the slot (planned memory) outside the device for the block's activations: a Forward writes it and a Backward or
   /// BackwardInput reads it. Returns an empty slot if the activations stay on the device, as those for a BackwardWeight always do.

@@ -1,8 +1,9 @@
-// A Program is everything that a rank does in a training step, as data. It is made before step 1 and then read by the checker, the
-// executor and the printer. It consists of lists of instructions. A step first runs one of the heads, which depends on what the
-// previous step left to do. After AgreeNorm the step runs one of two tails, commit or skip. Two things order the instructions:
-// each lane (a sequence of instructions of one kind) is a FIFO, and `after` names instructions to wait for. The executor infers no
-// other order. Every memory operand is a planned Slot. Plain values; thread-safe to read.
+// A Program is everything that a rank does in a training step, as data. It is made before step 1 and then read by the checker, the executor
+// and the printer. It consists of lists of instructions. A step first runs one of the heads, which depends on what the previous step left
+// to do. After AgreeNorm the step runs one of two tails, commit or skip. Two things order the instructions: each lane (a sequence of
+// instructions of one kind) is a FIFO, and `after` names instructions to wait for. The executor infers no other order. Every memory operand
+// is a planned Slot. A generation is one complete copy of the weights and the optimizer state; an update reads one generation and writes
+// the next. Plain values; thread-safe to read.
 #pragma once
 #include <array>
 #include <string>
@@ -38,9 +39,9 @@ enum class Op : u8 {
   ReceiveGradient,
   SendTied,  // for a tied weight, between its owner and the pipeline rank of another use: gradients to the owner, new weights from it
   ReceiveTied,
-  Step,     // the optimizer's update of a bucket, streamed in tiles, from one generation into the next
+  Step,     // the optimizer's update of a bucket, streamed in tiles: reads the current generation, writes the next
   Land,     // waits until the writes of earlier optimizer updates are complete: those of its group, or all if it names no group
-  Commit,   // waits until every write of the next generation is complete, and commits that generation
+  Commit,   // waits until every write of the state's next generation is complete, and commits it
   Publish,  // makes the next generation the one that readers of weights and state see
 };
 
@@ -117,7 +118,7 @@ enum class Waiting : u8 { nothing, deferred, all };
 
 struct Program {
   OptimizerOverlap overlap = OptimizerOverlap::none;
-  List head;          // the list with which a step begins, if the norm of the previous step was not clipped
+  List head;          // the instructions with which a step begins, if the gradients of the previous step were not clipped
   List first_head;    // if some updates are deferred: replaces the head when none waits, as in the first step
   List clipped_head;  // with overlap backward: replaces the head when all optimizer updates wait
   List commit, skip;  // the tails of a step; skip is run if the norm is not finite or if all optimizer updates wait

@@ -1,5 +1,5 @@
-// Plans where in a slab the slots of data in motion lie. A slot that reuses the memory of an earlier slot must wait for the instruction
-// that freed that memory; take() names these instructions.
+// Plans where in a slab (a large piece of memory) the slots lie: the pieces that hold data on its way between tiers or ranks. A slot that
+// reuses the memory of an earlier slot must wait for the instruction that freed that memory; take() names these instructions.
 #pragma once
 #include <algorithm>
 #include <map>

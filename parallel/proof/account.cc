@@ -92,7 +92,7 @@ class Accounting {
     }
   }
 
-  // Adds the time from the end of the instruction's cause to the instruction's own end to the critical path.
+  // Adds to the critical path the time from the end of the instruction that caused instruction i to start, to the end of instruction i.
   void spend(u32 i, double us) {
     const double disk = std::min(us, disk_us(list_[i], timings_[i]));
     result_.chain_s[static_cast<size_t>(Resource::disk)] += seconds(disk);

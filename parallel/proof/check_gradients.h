@@ -54,7 +54,7 @@ class GradientRules {
   std::map<Key, u32> given_;    // for each gradient: the instruction that sent it to the rank that owns its group
   std::map<u16, u32> reduced_;
   std::set<u16> at_rest_;           // groups whose reduced gradient is stored in its tier
-  std::set<Key> unadded_;           // tied weights, each with a block whose gradient no AddTied has added yet
+  std::set<Key> unadded_;           // tied weights, each with a block whose gradient is not yet added to those of the other blocks
   std::map<Key, u16> micro_batch_;  // the last micro-batch added to each gradient
 };
 

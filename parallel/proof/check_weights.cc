@@ -77,8 +77,8 @@ void WeightRules::read(u32 i) {
   }
 }
 
-// Checks an optimizer update (Step). An update of this training step overwrites the generation from which the previous update is
-// computed. So it must wait until the previous update is committed.
+// Checks an optimizer update (Step). An update of this training step overwrites the generation (copy of weights and state) from which the
+// previous update is computed. So this update must wait until the previous update is committed.
 void WeightRules::step(u32 i) {
   if (!c_[i].deferred && c_.waiting != Waiting::nothing && !(committed_ && c_.walk.before(*committed_, i)))
     c_.walk.refuse(i, "steps before the update of the previous step is committed");

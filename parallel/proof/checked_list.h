@@ -1,5 +1,5 @@
-// A CheckedList holds the data that the checker's rules share: the walk over a list of instructions, and the layout, placement and
-// scheduling from which the list was generated. Used by one thread.
+// A CheckedList holds the data that the checker's rules share: the walk over a list of instructions, and the layout, the placement (tier of
+// each kind of data) and the scheduling from which the list was generated. Used by one thread.
 #pragma once
 #include <fmt/format.h>
 

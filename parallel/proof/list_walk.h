@@ -14,8 +14,9 @@ class ListWalk {
  public:
   enum class Access { read, write, give_up };
 
-  // The data in a slot, as far as the instructions walked so far determine it. `of` names the group and its use or, for activations,
-  // outputs and output gradients, the block and the micro-batch. `by` is the instruction that wrote the data.
+  // The data in a slot, as far as the instructions walked so far determine it. `of` names the data: the group and the number of the block
+  // among those that use the group or, for activations, outputs and output gradients, the block and the micro-batch. `by` is the
+  // instruction that wrote the data.
   struct Content {
     What what;
     std::pair<u16, u16> of;

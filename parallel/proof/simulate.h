@@ -25,7 +25,8 @@ struct Work {
 
 struct Machine {
   double cores = 1;
-  /// Tells how fast the disk reads and writes at once: 1 if the two share its rate, 2 if each proceeds as if it were alone.
+  /// Tells how fast the disk is when it reads and writes at once: 1 if reads and writes share its rate, 2 if each proceeds as if it were
+  /// alone.
   double duplex = 1;
 };
 

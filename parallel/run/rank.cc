@@ -30,8 +30,8 @@ Rank::~Rank() {
   work_.weights.hide_all();
 }
 
-// Makes the previous step's update the deferred one. Every reader of weights waits for the deferred update of its group, so readers may
-// be switched to the new generation before the list starts.
+// Makes the previous step's update the deferred one. Every reader of weights waits for the deferred update of its group, so readers may be
+// switched to the new generation (copy of the weights) before the list starts.
 void Rank::begin_deferred() {
   step_.deferred = step_.own;
   waiting_ = Waiting::nothing;

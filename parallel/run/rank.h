@@ -1,6 +1,6 @@
 // A Rank is one rank of a training run. It executes the instruction lists of a plan (its Programs) on a model, with the state that it
-// stores and the resources that it is given. One thread owns and calls it; its other threads are internal. Results have the same bits for
-// every placement.
+// stores and the resources that it is given. One thread owns and calls it; its other threads are internal. Results are bitwise the same,
+// whichever tiers store the data.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -49,11 +49,12 @@ class Rank {
   /// Returns the sum of the token losses of one micro-batch of this data-parallel rank
   /// (Mode::evaluate). evaluate() is a collective: all ranks must call it together.
   double evaluate(const MicroBatch& batch);
-  /// Returns the logits of one position of each row, as [B, V], converted to fp64. logits() is a collective like evaluate().
+  /// Returns the logits of one position of each sequence of the batch, as [B, V], converted to fp64. logits() is a collective like
+  /// evaluate().
   std::vector<double> logits(const MicroBatch& batch, i64 position);
   /// Returns the logits of the batch's last position. The plan must have a key/value cache. The cache holds the positions before `begin`
-  /// from earlier calls, and the batch's positions are added to it. The batch must have as many rows as the plan has, and its number of
-  /// positions must be one of pass_lengths().
+  /// from earlier calls, and the batch's positions are added to it. The batch must have as many sequences as the plan has, and its number
+  /// of positions must be one of pass_lengths().
   std::vector<double> next_logits(const MicroBatch& batch, i64 begin);
 
   /// Returns a stream for making micro-batches outside of train_step(). The CPU can write its memory, which is device memory with a CPU and
@@ -94,7 +95,7 @@ class Rank {
   Dispatcher dispatcher_;
   TierBytes planned_bytes_;
 
-  // The members below belong to the step that is running, or to the last one.
+  // The members below describe the step that is running, or the last step if none is.
   const Program* program_ = nullptr;
   const List *head_ = nullptr, *tail_ = nullptr;
   Waiting waiting_ = Waiting::nothing;  // the optimizer updates of the last step that are still to be made

@@ -13,9 +13,9 @@ class RankMemory {
 
   std::byte* at(const Slot& slot) const { return (slot.slab == Slab::spill ? spill_ : moving_).data() + slot.offset; }
   std::span<std::byte> bytes(const Slot& slot) const { return {at(slot), static_cast<size_t>(slot.bytes)}; }
-  /// Returns the address of these tiles of a gradient accumulator: the one that a block has for a parameter group. If the instruction
-  /// names a slot (planned device memory), it holds exactly these tiles. Without a slot, the tiles lie in the accumulator that is stored
-  /// on the device.
+  /// Returns the address of these tiles of the gradient accumulator that a block has for a parameter group. If the instruction names a slot
+  /// (planned device memory), the slot holds exactly these tiles. Without a slot, the tiles lie in the accumulator that is stored on the
+  /// device.
   std::byte* gradient(const Slot& slot, GroupUse use, TileRange tiles) const;
   /// Returns the address of the whole gradient accumulator that a block has for a parameter group.
   std::byte* gradient(const Slot& slot, GroupUse use) const;

@@ -15,10 +15,11 @@ class ShownWeights {
   /// Binds the group's parameters to the memory at `base`, in which they lie according to the group's flat layout.
   void show(u16 group, std::byte* base);
   void hide(u16 group);
-  /// Binds the parameters of all groups that stay on the device, to the memory of the generation that readers see.
+  /// Binds the parameters of all groups that stay on the device, to the memory of the generation (copy of the weights) that readers see.
   void show_resident();
   void hide_all();
-  /// Makes the next generation the one that readers see, and binds the resident groups to it.
+  /// Makes the next generation (complete copy of weights and optimizer state) the one that readers see, and binds the groups that stay on
+  /// the device to it.
   void publish();
 
  private:

@@ -44,8 +44,8 @@ struct StepSettings {
 
 enum class Steps { alone, beside_compute };
 
-/// One update of the weights: the hyperparameters that the optimizer applies, the generation that it reads, and the record committed with
-/// the generation that it writes.
+/// One update of the weights: the hyperparameters that the optimizer applies, the generation (complete copy of the state) that it reads,
+/// and the record that is committed with the next generation.
 struct UpdateUnderWay {
   Update update;
   u64 from = 0;

@@ -12,8 +12,8 @@ class Stepping {
 
   /// Makes the optimizer update of a bucket. Returns the microseconds for which the update waited for transfers.
   double step(const Instruction& i);
-  /// Waits until writes of optimizer updates are complete: those of the instruction's group, or those of all groups if the instruction
-  /// names none.
+  /// Waits until writes of optimizer updates are complete: the writes of the instruction's group, or of all groups if the instruction names
+  /// none.
   void land(const Instruction& i);
   void commit(const Instruction& i);
 

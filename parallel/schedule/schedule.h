@@ -34,7 +34,7 @@ using ScheduleRow = std::vector<Action>;
 /// A schedule has at most this many actions, counted over all ranks and with idle
 /// slots. The memory for the actions' times then still fits a laptop.
 constexpr i64 kMostActions = i64{1} << 24;
-/// These are the largest numbers of stages and micro-batches. Stages, micro-batches and ranks have 16-bit indices, which these numbers fit.
+/// The largest numbers of stages and micro-batches: their indices, and those of ranks, have 16 bits.
 constexpr i64 kMostStages = 65536, kMostMicroBatches = 65536;
 
 struct Schedule {

@@ -10,7 +10,7 @@ namespace spillway::parallel {
 /// A cost is either 0 or between these limits. Sums of any number of costs are then finite, and ratios of costs are valid numbers.
 constexpr double kLeastCost = 1e-9, kMostCost = 1e9;
 
-/// Holds the costs of the actions of one stage, in any unit of time. By default every action takes one slot, as in the tables of
+/// Holds the costs of the actions of one stage, in any unit of time. By default every action takes one unit, as in the tables of
 /// torch.distributed.pipelining.
 struct StageCosts {
   double forward = 1, backward = 1, backward_input = 1, backward_weight = 1;
@@ -58,8 +58,8 @@ struct ScheduleTimes {
 /// Error(usage) for costs beyond the limits, and for a number of costs that is neither one nor one per stage.
 ScheduleTimes simulate_schedule(const Schedule& schedule, const ScheduleCosts& costs = {});
 
-/// Returns the schedule with those idle slots that appear if each action takes one slot. An overlapped pair takes its own cell and an empty
-/// one.
+/// Returns the schedule with those idle slots that appear if each action takes one unit of time. An overlapped pair takes its own cell and
+/// an empty one.
 Schedule with_idle(const Schedule& schedule);
 
 }  // namespace spillway::parallel

@@ -23,7 +23,7 @@ struct Attendee {
   static Attendee of(const Words& words, size_t at);
 };
 
-/// The first message of a rank to rank 0, which compares the build and the number of ranks with its own.
+/// The first message of a rank to rank 0, which compares the sender's build and number of ranks with its own.
 struct Introduction {
   std::string build;
   int rank = 0, size = 0;

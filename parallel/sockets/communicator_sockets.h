@@ -1,6 +1,6 @@
-// Makes communicators whose ranks are processes, without MPI. Processes on the same node share memory and talk through
-// Unix-domain sockets; processes on different nodes talk through TCP. If a process ends, the others notice it at once; if it
-// hangs, they notice it after the time-out. Sums have the same bits as with every other communicator (ordered_sum.h).
+// Makes communicators whose ranks are processes, without MPI. Processes on the same node share memory and talk through Unix-domain sockets;
+// processes on different nodes talk through TCP. If a process ends, the others notice it at once; if it hangs, they notice it after the
+// time-out. Sums are bitwise those of every other communicator (ordered_sum.h).
 #pragma once
 #include <memory>
 #include <string>
@@ -14,8 +14,8 @@ struct SocketOptions {
   /// Gives the address of the rendezvous: unix:NAME (one node only), tcp:HOST:PORT with the host
   /// of rank 0, or file:PATH of a file that all nodes can read (meeting_place.h).
   std::string place;
-  /// Gives a secret that all ranks of this run know, which tells them from other runs at the same rendezvous. The
-  /// secret is ignored if the rendezvous is a file, because the file contains a token of its own.
+  /// Gives a secret that all ranks of this run know, which tells them from other runs at the same rendezvous. The secret is ignored if the
+  /// rendezvous is a file, because the file contains the token.
   std::string token = {};
   double timeout_s = 60;
   /// The seconds in which all ranks must arrive. 0 means as long as the time-out.

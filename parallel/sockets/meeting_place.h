@@ -1,6 +1,6 @@
-// A MeetingPlace is the address at which ranks that are processes find each other: rank 0 listens there, and the others connect to it. It
-// is unix:NAME on one node, tcp:HOST:PORT, or file:PATH. The last is a file that all nodes can read; rank 0 writes its addresses into the
-// file. Not thread-safe.
+// A MeetingPlace is the address at which ranks that are processes find each other: rank 0 listens there, and the other ranks connect to it.
+// The address is unix:NAME on one node, tcp:HOST:PORT, or file:PATH. The file must be readable on all nodes; rank 0 writes its addresses
+// into it. Not thread-safe.
 #pragma once
 #include <sys/types.h>
 

@@ -8,7 +8,7 @@ namespace spillway::parallel {
 
 /// Returns 128 random bits as 32 hexadecimal digits.
 std::string random_bits();
-/// Returns true if the text has the form of a result of random_bits().
+/// Returns true if the text could be a result of random_bits(): 32 hexadecimal digits.
 bool are_random_bits(const std::string& text);
 
 class Secret {

@@ -1,6 +1,6 @@
-// Provides stream sockets, within a node (Unix-domain with abstract names) and between nodes (TCP). No call
-// blocks beyond its deadline. Sockets are closed on exec and when their owner is destroyed. They serve the
-// wire over sockets (communicator_sockets.h). Plain values; no shared state.
+// Provides stream sockets, within a node (Unix-domain with abstract names) and between nodes (TCP). No call blocks beyond its deadline.
+// Sockets are closed on exec and when their owner is destroyed. The communicator over sockets (communicator_sockets.h) uses them. Plain
+// values; no shared state.
 #pragma once
 #include <netinet/in.h>
 #include <sys/socket.h>

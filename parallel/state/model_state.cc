@@ -225,7 +225,7 @@ struct ModelState::Piece {
   TileRange range;
   std::optional<offload::StagingRing::Lease> lease;
   Part weights, state;
-  Pending moving;  // declared after the lease of the buffer, so that transfers are complete before the buffer is returned
+  Pending moving;  // declared after the loan of the buffer, so that transfers are complete before the buffer is returned
 };
 
 bool ModelState::holds_state(u16 group, TileRange range) const {

@@ -1,7 +1,8 @@
-// Stores a model's weights, gradient accumulators and optimizer state. Each group has one blob per kind of data, in the tier of that data.
-// All data on nvme lies in one store, with checksums, and with generations that remain when the process ends. This class stamps everything
-// that leaves memory with a checksum, and verifies it when it comes back. Thread safety is that of Blob, except that publish(), scan(),
-// fill() and commit() are called only while no instructions run; commit() is also called on the optimizer thread.
+// Stores a model's weights, gradient accumulators and optimizer state. Each group has one blob (tiles of equal size) per kind of data, in
+// the tier of that data. All data on nvme lies in one store, with checksums, and with generations (complete copies of weights and state)
+// that remain when the process ends. This class stamps everything that leaves memory with a checksum, and verifies it when it comes back.
+// Thread safety is that of Blob, except that publish(), scan(), fill() and commit() are called only while no instructions run; commit() is
+// also called on the optimizer thread.
 #pragma once
 #include <functional>
 #include <map>
@@ -66,24 +67,25 @@ class ModelState {
   /// Returns the blob on nvme for a block's activations. Each tile of the blob holds the activations of one micro-batch.
   offload::Blob& activations(u16 block) { return *activations_.at(block); }
 
-  /// Returns the generation that readers see. A step writes the next one. In a blob with one slot, both generations are the same bytes.
+  /// Returns the generation (number of the copy of the state) that readers see. A step writes the next one. In a blob with room for only
+  /// one generation (one slot), both are the same bytes.
   u64 generation() const { return generation_; }
   void publish() { ++generation_; }
 
-  /// read() and write() move a range of a blob as Blob does. In addition they wait until the move is done, verify what was read, and
-  /// stamp what is written. Both return the microseconds that the move took.
+  /// read() and write() move a range of a blob as Blob does. In addition they wait until the move is done, verify what was read, and stamp
+  /// what is written. read() and write() return the microseconds that the move took.
   double read(offload::Blob& blob, TileRange range, std::span<std::byte> into);
   double write(offload::Blob& blob, TileRange range, std::span<const std::byte> from);
   /// Verifies the checksums of bytes that were read from a blob. If they do not match, reads the bytes once more into the same place, and
-  /// throws if they still do not match. If the bytes belong to a committed generation, the store is then invalidated too, so that a
-  /// restart continues from the checkpoint. An I/O error alone does not invalidate the store.
+  /// throws if they still do not match. If the bytes belong to a committed generation (copy of the state), the store is then invalidated
+  /// too, so that a restart continues from the checkpoint. An I/O error alone does not invalidate the store.
   void verify(offload::Blob& blob, TileRange range, u64 generation, std::span<std::byte> bytes);
   /// Returns a text about bytes that matched only when verify() read them again: which
   /// bytes, and how often since the last call. The text is usually empty.
   std::string take_rereads();
 
-  /// Commits a generation whose writes to nvme have all completed. A restart then finds this generation, with `record`. Does nothing unless
-  /// all weights and optimizer state lie on nvme.
+  /// Commits a generation (copy of the state) whose writes to nvme have all completed. A restart then finds this generation, with `record`.
+  /// Does nothing unless all weights and optimizer state lie on nvme.
   void commit(u64 generation, std::string_view record);
 
   /// scan() passes all tiles of a group that this rank holds to `body`, in order and a few at a time. `body` gets their weights and, where
@@ -92,8 +94,8 @@ class ModelState {
   using Scan = std::function<void(TileRange, std::span<const std::byte> weights, std::span<const std::byte> state)>;
   using Fill = std::function<void(TileRange, std::span<std::byte> weights, std::span<std::byte> state)>;
   void scan(u16 group, const Scan& body);
-  /// Scans only `ranges`, in a generation that still exists. If the data has to be staged, no range may be longer than a staging
-  /// buffer.
+  /// Scans only `ranges`, in a generation (copy of the state) that still exists. If the data has to be staged, no range may be longer than
+  /// a staging buffer.
   void scan(u16 group, std::span<const TileRange> ranges, u64 generation, const Scan& body);
   /// Scans only the weights of `tiles`.
   void scan_weights(u16 group, TileRange tiles, const Scan& body);

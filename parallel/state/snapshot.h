@@ -1,16 +1,16 @@
-// A snapshot is one generation of the state. It is read in the background while training continues, and a checkpoint is written from it.
-// The save runs on a separate thread and asks for the pieces of the state. A queue of planned memory lies between the optimizer's updates
-// (Steps) and the save.
+// A snapshot is one generation (complete copy) of weights and optimizer state. It is read in the background while training continues, and a
+// checkpoint is written from it. The save runs on a separate thread and asks for the pieces of the state. A queue of planned memory lies
+// between the optimizer's updates (Steps) and the save.
 //
 // Invariants: every piece that this rank saves is passed to the save once, with its bytes in that generation. No piece is overwritten
-// before the snapshot has it, because the Stepper calls before() ahead of each chunk that it updates. A piece on nvme is handed over by
-// the Step that reads it anyway, so it is not read twice. Pieces in memory are read by the snapshot's thread (through the queue if they
-// are in GPU memory); if a Step gets to such a piece first, it copies the piece. Frozen weights, which no Step updates, are read by the
-// snapshot's thread in every tier. If the save is so slow that the Steps would have to wait longer than allowed, they leave pieces on
-// nvme behind, whose bytes stay valid for one more step, and the snapshot's thread reads these pieces later.
+// before the snapshot has it, because the Stepper calls before() ahead of each chunk that it updates. A piece on nvme is handed over by the
+// Step that reads it anyway, so it is not read twice. Pieces in memory are read by the snapshot's thread (through the queue if they are in
+// GPU memory); if a Step gets to such a piece first, it copies the piece. Frozen weights, which no Step updates, are read by the snapshot's
+// thread in every tier. If the save is so slow that the Steps would have to wait longer than allowed, they leave pieces on nvme behind,
+// whose bytes stay valid for one more step, and the snapshot's thread reads these pieces later.
 //
-// Thread safety: before() and hand_over() are called on the optimizer thread, step_ended() and drain() while no instructions run. All
-// other functions may be called from any thread.
+// Thread safety: before() and hand_over() are called on the optimizer thread, step_ended() and drain() while no instructions run. All other
+// functions may be called from any thread.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -55,13 +55,13 @@ class Snapshot {
     std::span<std::byte> weights, state;  // where the weights and the state lie in the buffer
   };
 
-  /// Called before the optimizer updates this chunk from generation `from`. If the update itself will read the piece that this chunk is,
-  /// returns a Copy, which the optimizer must fill and pass to hand_over(). If the piece would otherwise be overwritten, it is copied
-  /// before this call returns. Waits for room in the queue.
+  /// Called before the optimizer updates this chunk from generation `from` (a copy of the state). If the update itself will read the piece
+  /// that this chunk is, returns a Copy, which the optimizer must fill and pass to hand_over(). If the piece would otherwise be
+  /// overwritten, it is copied before this call returns. Waits for room in the queue.
   std::optional<Copy> before(const Bucket& bucket, TileRange range, u64 from);
   void hand_over(Copy copy);
-  /// Called after a step, when the state may have advanced to the next generation. After this call the pieces that optimizer updates left
-  /// behind may be read.
+  /// Called after a step, when the state may have advanced to its next generation (copy). After this call the pieces that optimizer updates
+  /// left behind may be read.
   void step_ended();
 
   /// Passes all pieces that are left to the save, reading those on nvme, and waits until the save has ended.
@@ -99,7 +99,7 @@ class Snapshot {
   std::deque<Copy> queue_;
   size_t left_;          // number of pieces that have not yet been passed to the save
   size_t unwalked_;      // number of pieces that next_in_place() has not yet come to; it goes from the last piece to the first
-  bool passed_ = false;  // true once the optimizer updates that start from this generation have gone over all pieces
+  bool passed_ = false;  // true once the optimizer updates of the saved state have gone over all pieces
   bool wanted_ = false;  // true while an optimizer update waits for a piece
   bool draining_ = false, given_up_ = false, over_ = false;
   double idle_s_ = 0;

@@ -196,8 +196,8 @@ void Stepper::verify(const Operand& o, const Chunk& chunk, i64 tile) {
   if (o.staged && o.read) state_.verify(*o.blob, {at, at + 1}, chunk.from, o.of(tile, o.old));
 }
 
-// Updates one tile while its bytes are in the cache: verifies it, copies it for a snapshot, updates it and stamps it. The result has the
-// same bits for every number of threads and every size of chunks.
+// Updates one tile while its bytes are in the cache: verifies it, copies it for a snapshot, updates it and stamps it. The result is bitwise
+// the same for every number of threads and every size of chunks.
 void Stepper::update(const Bucket& bucket, const Chunk& chunk, i64 tile, const AllScalars& scalars, const Update& u, Snapshot::Copy* copy) {
   const TileRange range{chunk.range.begin + tile, chunk.range.begin + tile + 1};
   const auto bytes_of = [tile](const Operand& o, std::span<std::byte> all) { return o.of(tile, all); };

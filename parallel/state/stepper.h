@@ -1,12 +1,13 @@
-// Makes the optimizer's updates (Step instructions): updates a bucket from one generation to the next, in a stream of chunks of tiles.
-// Data in memory is updated where it lies (in place if there is one slot). Data on nvme flows through the staging ring: some chunks are
-// read ahead, one is computed, and the others are being written. If all data lies on a GPU, the GPU updates it, on the queue of the
-// current stream. If only some data lies on a GPU, that data flows through the ring too. When step() returns, writes may still be in
-// progress; land() and drain() wait for them. Used by the optimizer thread. The update itself runs on the threads of the current stream.
+// Makes the optimizer's updates (Step instructions): updates a bucket from one generation (copy of weights and state) to the next, in a
+// stream of chunks of tiles. Data in memory is updated where it lies (in place if memory holds one generation only). Data on nvme flows
+// through the staging ring: some chunks are read ahead, one is computed, and the others are being written. If all data lies on a GPU, the
+// GPU updates it, on the queue of the current stream. If only some data lies on a GPU, that data flows through the ring too. When step()
+// returns, writes may still be in progress; land() and drain() wait for them. Used by the optimizer thread. The update itself runs on the
+// threads of the current stream.
 //
-// A parameter that its rule updates as a whole (Muon, Adafactor) takes two passes. The first pass gathers its update direction from the
-// gradient and the state (and the weight) into planned memory, where it is computed (stepper_matrices.cc). The second pass moves the
-// parameter's tiles in this direction.
+// A parameter that its rule updates as a whole (Muon, Adafactor) takes two passes. The first pass computes the parameter's update direction
+// in planned memory, from the gradient and the state (and the weight), which it gathers there (stepper_matrices.cc). The second pass moves
+// the parameter's tiles in this direction.
 #pragma once
 #include <deque>
 
@@ -45,9 +46,9 @@ class Stepper {
  public:
   Stepper(const Plan& plan, ModelState& state) : plan_(plan), state_(state) {}
 
-  /// Updates these tiles of the bucket's group from generation `from` to from + 1. `gradient` is the gradient of all tiles of the group
-  /// that this rank updates, if it stayed in memory; if `gradient` is empty, the gradient is read from its blob. Returns the microseconds
-  /// of waiting for transfers.
+  /// Updates these tiles of the bucket's group from generation `from` (a copy of the state) to from + 1. `gradient` is the gradient of all
+  /// tiles of the group that this rank updates, if it stayed in memory; if `gradient` is empty, the gradient is read from its blob. Returns
+  /// the microseconds of waiting for transfers.
   double step(const Bucket& bucket, TileRange tiles, const Update& update, u64 from, std::span<std::byte> gradient);
   /// Returns true if step() only puts the update of this bucket on the queue of the
   /// current stream. `given` says that the gradient is passed to step().
@@ -80,7 +81,7 @@ class Stepper {
     optim::Scalars<double> decayed, plain;
   };
   struct AllScalars {
-    std::vector<Scalars> rates;  // the scalars for parameters without rates of their own, then those for each entry of own_rates
+    std::vector<Scalars> rates;  // the scalars for parameters that use the common rates, then those for each entry of own_rates
     optim::Scalars<double> statistics;
     const std::byte* direction = nullptr;  // update direction of a parameter that is updated as a whole; null otherwise
   };
@@ -89,7 +90,7 @@ class Stepper {
     u64 from = 0;     // generation (version of the state) from which the update is computed
     std::optional<offload::StagingRing::Lease> lease;
     Operand weights, gradients, state;
-    Pending reads;  // declared after the lease of the buffer, so that reads are complete before the buffer is returned
+    Pending reads;  // declared after the loan of the buffer, so that reads are complete before the buffer is returned
   };
   size_t read_ahead() const;
   AllScalars scalars_of(const Bucket& bucket, const Update& update) const;
@@ -130,7 +131,7 @@ class Stepper {
   struct Written {
     u16 group = 0;
     offload::StagingRing::Lease lease;
-    Pending writes;  // declared after the lease of the buffer, so that writes are complete before the buffer is returned
+    Pending writes;  // declared after the loan of the buffer, so that writes are complete before the buffer is returned
   };
   std::deque<Written> writing_;
   double waited_us_ = 0;  // microseconds for which the current step() has waited for transfers

@@ -50,7 +50,7 @@ class Seed {
   Problem problem_;
 };
 
-/// A number as a double. A whole number must be exactly representable as one. NaN and infinities are accepted.
+/// A number that is read as a double. A whole number must be exactly representable as a double. NaN and infinities are accepted.
 class Real {
  public:
   static Real read(const nb::handle& given) noexcept;

@@ -1,4 +1,4 @@
-// Arithmetic, comparisons and logic between tensors, arrays, lists and numbers. Results have the types that they have in PyTorch.
+// Arithmetic, comparisons and logic between tensors, arrays, lists and numbers. Results have the dtypes that PyTorch gives.
 #pragma once
 #include "python/module/elements.h"
 #include "python/module/operand.h"

@@ -200,7 +200,7 @@ DType dtype_of(const std::string& name) {
       {"bfloat16", DType::bf16}, {"f16", DType::f16},     {"float16", DType::f16}, {"int32", DType::int32}, {"int64", DType::int64},
       {"uint8", DType::uint8},   {"i32", DType::int32},   {"i64", DType::int64},   {"u8", DType::uint8},    {"bool", DType::boolean}};
   std::string own = name.starts_with("torch.") ? name.substr(6) : name;
-  if (own.starts_with("<class '") && own.ends_with("'>")) {  // the names of NumPy's and Python's types have this form
+  if (own.starts_with("<class '") && own.ends_with("'>")) {  // the names of NumPy's and Python's types look like this
     own = own.substr(8, own.size() - 10);
     own = own == "float" ? "f64" : own == "int" ? "i64" : own.starts_with("numpy.") ? own.substr(6) : own;
   }

@@ -30,8 +30,8 @@ enum class Pairwise {
   ge
 };
 
-/// Combines two tensors, which broadcast, element by element. Both have type `dtype`, which is not a float. The result has this type too,
-/// or is bool for a comparison. Throws WrongValue on a division by 0 and on what PyTorch refuses for bools.
+/// Combines two tensors, which broadcast, element by element. The tensors have type `dtype`, which is not a float. The result has this type
+/// too, or is bool for a comparison. Throws WrongValue on a division by 0 and on what PyTorch refuses for bools.
 Tensor pairs_of_whole(Pairwise op, const Tensor& a, const Tensor& b, DType dtype);
 /// Returns floor(a / b) or the remainder with the sign of b, for floats of one type.
 Tensor floor_of_quotient(const Tensor& a, const Tensor& b);

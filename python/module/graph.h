@@ -1,8 +1,8 @@
-// Python's view of tensors with gradients: PyTorch's requires_grad and backward() on top of the library's tapes.
-// An operation on a tensor that requires a gradient is recorded on the thread's graph, which lives as long as a
-// tensor that was computed on it; backward() traverses it once. Only the thread that has the turn (turn.h) touches
-// graphs, leaves and weights, and only a thread with the GIL touches an Array's fields: before its turn a thread
-// copies the Arrays that it computes with. Invariant: an Array that has a slot on a tape keeps its graph alive.
+// Python's view of tensors with gradients: PyTorch's requires_grad and backward() on top of the library's tapes (a tape is the record of
+// operations that backward replays). An operation on a tensor that requires a gradient is recorded on the thread's graph, which lives as
+// long as a tensor that was computed on it; backward() traverses it once. Only the thread that has the turn (turn.h) touches graphs, leaves
+// and weights, and only a thread with the GIL touches an Array's fields: before its turn a thread copies the Arrays that it computes with.
+// Invariant: an Array that is recorded on a tape keeps its graph alive.
 #pragma once
 #include <atomic>
 #include <map>
@@ -35,8 +35,8 @@ struct Weights {
 
 /// The state of a leaf: a tensor that requires a gradient and was not computed from others.
 struct Leaf {
-  Tensor gradient;                   // the gradient of a leaf that belongs to no Weights
-  std::shared_ptr<Weights> weights;  // the Weights that store the gradient, if the leaf belongs to some
+  Tensor gradient;                   // the gradient of a leaf that belongs to no Weights object
+  std::shared_ptr<Weights> weights;  // the Weights object that stores the gradient, if the leaf belongs to one
   u32 id = 0;
   std::string name;
   bool wanted = true;  // whether a gradient is computed; if the leaf belongs to Weights, the parameter's `frozen` decides instead
@@ -76,7 +76,7 @@ class Graph final : public autograd::GradientSink, public std::enable_shared_fro
   autograd::Tape tape_{this};
   std::atomic<bool> over_ = false;
   std::shared_ptr<Weights> model_;
-  std::vector<Place> others_;  // parameters of Weights other than the model's; their ids begin at kOthers
+  std::vector<Place> others_;  // parameters of Weights objects that are not this graph's model; their ids begin at kOthers
   std::map<const Leaf*, std::pair<std::shared_ptr<Leaf>, Variable>> leaves_;
   std::vector<std::weak_ptr<Holder>> holders_;  // one entry for each variable that an Array holds
   size_t most_holders_ = 64;                    // from this number of entries on, entries of variables that are gone are removed
@@ -138,9 +138,9 @@ struct Inputs {
   Device device;  // device of the first tensor
 };
 
-/// The variables of an operation's inputs on one graph, which is null if nothing is recorded. Throws Error(usage) if they belong to two
-/// graphs or devices. In a block's forward the variables are on the tape of the run, and there is no graph; a tensor from outside that
-/// requires a gradient is refused.
+/// Holds the variables of an operation's inputs, and their common graph, which is null if nothing is recorded. Throws Error(usage) if they
+/// belong to two graphs or devices. In a block's forward the variables are on the tape of the run, and there is no graph; a tensor from
+/// outside that requires a gradient is refused.
 struct Lifted {
   explicit Lifted(const Inputs& inputs);
   std::shared_ptr<Graph> graph;

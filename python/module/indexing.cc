@@ -311,7 +311,7 @@ Array picked(const Array& given, const nb::object& key) {
   return apply([&](const Variable& x) { return taken_rows(x, taken); }, self);
 }
 
-// Returns x with other values in some rows.
+// Returns a copy of x in which `values` replace the rows that `taken` selects.
 Variable replaced(const Variable& x, const Variable& values, const Taken& taken) {
   const Shape rows = rows_shape(x.shape(), taken.axes);
   Shape shape = rows;
@@ -414,7 +414,7 @@ Array taken_along(const Array& x, const Whole& dim, const nb::object& index, boo
       [&](const Variable& v) -> Variable {
         const Tensor here = brought_here(places);
         const bool floats = is_floating(v.dtype());
-        // Whole numbers are moved as int64, whose bits the ops treat as those of an f64.
+        // Whole numbers are moved as int64. The ops move these 64 bits as if they were f64 numbers.
         const Variable u = floats ? v : Variable(converted(v.value, DType::int64).reinterpret(v.shape(), DType::f64));
         const Tensor flat = each ? here : here.reshape({here.elems()});
         Variable y;

@@ -15,7 +15,7 @@ namespace spillway::python {
 class Model {
  public:
   /// Loads the model that `name` names: a preset, a Hugging Face folder, org/name in the local cache, or a run (its last checkpoint). With
-  /// `from_scratch` the weights are newly drawn from `seed`; a preset and a folder without weights always get new ones.
+  /// `from_scratch` the weights are newly drawn from `seed`; a preset and a folder without weights always get new weights.
   Model(const std::string& name, DType dtype, u64 seed, bool from_scratch, Device device);
 
   Device device() const;
@@ -31,8 +31,8 @@ class Model {
   /// Returns the logits [B, V] of one position, by default the last. They are not recorded for backward().
   Array logits(const nb::object& input, std::optional<i64> position);
 
-  /// Continues each row of tokens[B, T] by up to `most` tokens, and returns all of them, int64 [B, T + n]. A row ends after one of the
-  /// tokens `ends` (by default the model's end tokens) and is filled up with `padding`. Row b samples with the seed plus b.
+  /// Continues each sequence of tokens[B, T] by up to `most` tokens, and returns all of them, int64 [B, T + n]. A sequence ends after one
+  /// of the tokens `ends` (by default the model's end tokens) and is filled up with `padding`. Sequence b samples with the seed plus b.
   Array generate(const nb::object& input, i64 most, trainer::Sampling sampling, const std::optional<std::vector<i64>>& ends,
                  std::optional<i64> padding);
   /// Returns the tokenizer of the model's folder. A model that was made here without a tokenizer has one token per byte.

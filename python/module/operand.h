@@ -1,6 +1,7 @@
-// The other operand of an expression with a tensor: a tensor, an array of another program, a list or a number. The result has the type
-// that torch.result_type gives: among tensors with axes, tensors of one number and Python's numbers, an earlier kind decides the type
-// unless a later one is of a higher category (bool below whole numbers below floats).
+// The operand of an arithmetic expression with a tensor that is not the tensor itself: another tensor, an array of NumPy or a similar
+// library, a list or a number. The result has the dtype of torch.result_type: tensors with axes come before zero-dimensional tensors, and
+// these before Python's numbers. The earlier kind decides the dtype unless a later kind is of a higher category (bool below integers below
+// floats).
 #pragma once
 #include <optional>
 

@@ -57,7 +57,7 @@ ops::Reduction reduction_of(const std::string& name) {
   throw WrongValue("reduction: expected mean, sum or none, got " + name);
 }
 
-// Returns a where the mask is not 0, and b elsewhere. Both may be of any type.
+// Returns a where the mask is not 0, and b elsewhere. a and b may be of any type.
 Variable chosen(const Tensor& mask, const Variable& a, const Variable& b) {
   if (is_floating(a.dtype())) return ops::where(mask, a, b);
   const auto wide = [](const Variable& v) { return Variable(converted(v.value, DType::int64)); };

@@ -1,5 +1,5 @@
-// Samples that Python code supplies, for a model that reads data of its own: a sequence of dictionaries with one array for each input, or a
-// dictionary of arrays with one row for each sample.
+// Samples that Python code supplies, for a model that declares its own inputs: a sequence of dictionaries with one array for each input, or
+// a dictionary of arrays with one row for each sample.
 #pragma once
 #include <nanobind/nanobind.h>
 

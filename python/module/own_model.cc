@@ -52,7 +52,7 @@ struct Batch {
   std::shared_ptr<Pass> pass;
   std::shared_ptr<const OwnModel> model;
   DType dtype;          // type of the model's weights
-  bool summed = false;  // true if the block has computed a loss with the gradient of the step
+  bool summed = false;  // true once the block has called the function that sums the losses of the batch
 
   const nn::Context& context() const { return pass->context(); }
   const MicroBatch& data() const { return *context().batch; }

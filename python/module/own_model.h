@@ -1,6 +1,6 @@
 // A model whose blocks are written in Python, for spillway::Trainer. A block is a Python function forward(x, batch) and the parameters that
 // it declares. To the run it is an nn::Module like any other: its parameters, gradients and state lie where the plan says, and what
-// backward needs is on the run's tape. The ranks of a process call forward from threads of their own, under the GIL, which the operations
+// backward needs is on the run's tape. Each rank of a process calls forward from a separate thread, under the GIL, which the operations
 // release while they compute.
 #pragma once
 #include <nanobind/nanobind.h>
@@ -61,7 +61,7 @@ class RunCode {
 /// from a tensor, starts with its present values; another one starts with new values. Throws WrongType for any other object.
 NamedParameter named_parameter(const std::string& name, const nb::object& parameter);
 
-/// Binds Parameter and Batch, and the training of a model of one's own.
+/// Binds Parameter and Batch, and the training of a model that the user writes in Python.
 void bind_own_model(nb::module_& module);
 void bind_own_training(nb::module_& module);
 

@@ -1,7 +1,7 @@
 // The forward of a block that is written in Python, for one micro-batch. While it runs, the operations of its thread compute on the run's
-// device, with the run's threads and memory, and are recorded on the tape of the run; they take no turn (turn.h), so that the ranks of a
-// process compute side by side. Its tensors end with it: their memory belongs to the run, which decides what is kept for backward. Before
-// the first step a block also runs on tensors without values, to measure its memory.
+// device, with the run's threads and memory, and are recorded on the tape of the run (the record that backward replays); they take no turn
+// (turn.h), so that the ranks of a process compute side by side. Tensors that the forward makes end with it: their memory belongs to the
+// run, which decides what is kept for backward. Before the first step a block also runs on tensors without values, to measure its memory.
 #pragma once
 #include <map>
 #include <memory>
@@ -23,14 +23,15 @@ class InBlock {
   virtual const Variable& variable() const = 0;
 };
 
-/// A Parameter of Python. It is identified by its address: blocks that declare the same one share it. In the forward of a block it stands
-/// for a parameter of the run; elsewhere it has a value of its own, which is drawn when it is first used. Touched only under the GIL.
+/// A Parameter of Python. It is identified by its address: blocks that declare the same object share it. In the forward of a block it
+/// stands for a parameter of the run; elsewhere it has a separate value, which is initialized when it is first used. Touched only under the
+/// GIL.
 struct Declared final : InBlock {
   Shape shape;
   nn::Initializer init;
   bool of_ids = false;
   DType dtype = DType::f32;    // the type of the value outside of a forward
-  RandomKey key;               // the key from which the value outside of a forward is drawn
+  RandomKey key;               // the random key with which the value outside of a forward is initialized
   mutable Variable own;        // the value outside of a forward; undefined until it is first used
   std::shared_ptr<Leaf> leaf;  // the leaf of the value outside of a forward
   bool trainable() const;      // returns whether a gradient is computed for the parameter

@@ -170,7 +170,8 @@ Array as_bytes(const Array& x) {
   return apply([](const Variable& v) { return as_type(v, DType::uint8); }, x);
 }
 
-// Implements max() and min(), which have three forms: of all elements, along an axis with indices, or of two tensors.
+// Implements max() and min(), which can be called in three ways: for the extreme of all elements, along an axis with indices, or of two
+// tensors.
 nb::object best(const Given& given, const nb::object& dim, const Flag& keepdim, const nb::object& axis, const Kept& keepdims,
                 const nb::object& other, bool largest) {
   const Array& x = given;

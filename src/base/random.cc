@@ -97,7 +97,7 @@ double upper_point(double tail) {
     const double r = 0.180625 - q * q;
     return q * horner(kA, r) / horner(kB, r);
   }
-  const double r = std::sqrt(-own_log(tail));  // sqrt is correctly rounded on every system, so r has the same bits everywhere
+  const double r = std::sqrt(-own_log(tail));  // sqrt is correctly rounded on every system, so r is bitwise the same everywhere
   if (r <= 5) return horner(kC, r - 1.6) / horner(kD, r - 1.6);
   return horner(kE, r - 5) / horner(kF, r - 5);
 }

@@ -86,9 +86,8 @@ class CurrentDevice {
   int before_ = -1;  // the GPU to restore; -1 if there is none
 };
 
-/// Returns the queue of the calling thread's GPU that libraries use by default (CUDA's legacy
-/// default stream, also PyTorch's). Work on this queue is thus ordered with the work of other
-/// libraries on shared memory. Ranks have queues of their own. Returns null in a build without CUDA.
+/// Returns the queue of the calling thread's GPU that libraries use by default (CUDA's legacy default stream, also PyTorch's). Work on this
+/// queue is thus ordered with the work of other libraries on shared memory. Ranks use other queues. Returns null in a build without CUDA.
 CUstream_st* common_gpu_queue();
 /// Blocks until all work on all queues of the GPU is done, whichever library of this process queued it.
 void wait_for_gpu(Device gpu);

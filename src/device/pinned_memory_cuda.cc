@@ -42,7 +42,7 @@ void run_on_cores(const std::vector<int>& cores) {
   for (const int core : cores) {
     if (core < CPU_SETSIZE) CPU_SET(core, &set);
   }
-  sched_setaffinity(0, sizeof set, &set);  // if the system forbids this, memory lies in the NUMA node of the thread's present cores
+  sched_setaffinity(0, sizeof set, &set);  // an error is ignored: the memory then lies near the cores on which the thread runs
 }
 
 // Keeps the first problem that any of several threads reports.

@@ -191,7 +191,7 @@ void Optimizer::step(double gradient_scale) {
   }
 }
 
-// Updates whole tiles (16,384 elements) in place. The remaining elements are copied to a tile of their own, which is filled up with zeros.
+// Updates whole tiles (16,384 elements) in place. The remaining elements are copied to a separate tile, which is filled up with zeros.
 void Optimizer::update(const nn::Parameter& parameter, const Tensor& gradient, const Tensor& value, State& state,
                        double gradient_scale) const {
   const optim::StateFormat& format = state.format;

@@ -1,12 +1,12 @@
 // Optimizers for training without a plan: every update rule of optim, with an interface like PyTorch's:
 //   Optimizer optimizer(weights, optim::AdamSettings{.lr = 1e-3, .decoupled_weight_decay = true});
 //   optimizer.zero_grad();  loss.backward();  optimizer.step();
-// The kernels are those of a step of a planned run. f32 and f64 weights are their own master weights, bf16 and f16
-// weights have fp32 masters, and moments are f32 (f64 for f64). As in PyTorch, weight decay applies to every parameter
-// of the optimizer, and a parameter without a gradient is skipped. An optimizer is one of PyTorch's parameter groups: for
-// parameters with other settings, make another one. Running statistics (of batch norm) follow a rule of their own (nn::kStatisticMomentum)
-// and do not count in the gradient norm. An optimizer works on the CPU or on a GPU, whose stream must then be current. Muon and Adafactor,
-// which update a parameter as a whole, keep their state in host memory and update there. Not thread-safe.
+// The kernels are those that the trainer runs. f32 and f64 weights are their own master weights, bf16 and f16 weights have fp32 masters,
+// and moments are f32 (f64 for f64). As in PyTorch, weight decay applies to every parameter of the optimizer, and a parameter without a
+// gradient is skipped. An optimizer is one of PyTorch's parameter groups: for parameters with other settings, make another optimizer.
+// Running statistics (of batch norm) are updated with a fixed momentum instead (nn::kStatisticMomentum) and do not count in the gradient
+// norm. An optimizer works on the CPU or on a GPU, whose stream must then be current. Muon and Adafactor, which update a parameter as a
+// whole, keep their state in host memory and update there. Not thread-safe.
 #pragma once
 #include <filesystem>
 #include <string>

@@ -11,7 +11,7 @@ namespace spillway::kernels {
 
 template <int kViews>
 struct Axes {
-  int rank = 0;  // the number of merged axes; axes of extent 1 are dropped, so a single element has no axes
+  int rank = 0;  // the number of merged axes; axes of size 1 are dropped, so a single element has no axes
   i64 extent[Shape::kMaxRank] = {};
   i64 stride[kViews][Shape::kMaxRank] = {};
   i64 elems() const {

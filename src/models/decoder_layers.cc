@@ -9,7 +9,7 @@
 #include "ops/sequence/attention.h"
 #include "ops/sequence/rope.h"
 
-// Shape letters: B = rows, T = positions, C = width, H = heads, D = head width.
+// Shape letters: B = batch size, T = positions, C = width, H = heads, D = head width.
 namespace spillway::models {
 
 using nn::Context;

@@ -22,11 +22,11 @@ struct DecoderStyle {
 };
 DecoderStyle style_of(const ModelConfig& config);
 
-/// Attention with rotary positions. Shape letters: B = rows, T = positions, C = width.
+/// Attention with rotary positions. Shape letters: B = batch size, T = positions, C = width.
 class DecoderAttention {
  public:
   DecoderAttention(const ModelConfig& config, const std::string& name, i64 layer, DType dtype);
-  /// Returns the attention of x. The residual is added if it has a value.
+  /// Returns the attention of x, plus the residual if that has a value.
   nn::Variable operator()(const nn::Variable& residual_BTC, const nn::Variable& x_BTC, const nn::Context& context) const;
   void list(nn::ParameterList& parameters) const;
 

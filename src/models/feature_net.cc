@@ -13,7 +13,7 @@ constexpr i64 kHidden = 4096;
 
 class ConvBlock final : public nn::Module {
  public:
-  // Creates the block of a convolution. `pool` is 0 if there is no pooling, `extent` is 0 if there is no pooling to a fixed extent.
+  // Creates the block of a convolution. `pool` is 0 if there is no pooling, `extent` is 0 if there is no pooling to a fixed image size.
   ConvBlock(nn::Conv2d conv, bool first, i64 pool, i64 extent) : conv_(std::move(conv)), first_(first), pool_(pool), extent_(extent) {}
 
   Variable forward(const Variable& in, const Context& context) const override {

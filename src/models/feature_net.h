@@ -1,6 +1,6 @@
 // AlexNet ("one weird trick", Krizhevsky, arXiv:1404.5997) and the VGG of 11 layers (Simonyan and Zisserman, arXiv:1409.1556) with
 // torchvision's layers and parameter names. There is a block for each convolution with the layers that follow it, and one for each linear
-// layer. The first block reads MicroBatch::images_NCHW; the block of the last convolution ends with the pooling to a fixed extent. The
+// layer. The first block reads MicroBatch::images_NCHW; the block of the last convolution ends with the pooling to a fixed image size. The
 // block of the last linear layer returns the loss, or in Mode::generate the logits [N, classes]. The dropout rate (torchvision's is 0.5) is
 // ModelConfig::residual_dropout.
 #pragma once

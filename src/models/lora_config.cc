@@ -1,4 +1,4 @@
-// Reads and writes adapter_config.json, in the form of PEFT 0.7 to 0.21.
+// Reads and writes adapter_config.json, as PEFT 0.7 to 0.21 writes it.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -109,7 +109,7 @@ ModelConfig resnet(const ResNetConfig& shape, i64 classes = 1000, i64 side = 224
   return c;
 }
 
-// Returns a preset for images. The number of classes and the image extent are later set from the data set.
+// Returns a preset for images. The number of classes and the image size are later set from the data set.
 std::optional<ModelConfig> image_preset(std::string_view name) {
   if (name == "cifar-net") return small_net(Family::cifar_net, {3, 32, 32}, {6, 16, 120, 84});
   if (name == "lenet") return small_net(Family::lenet, {1, 28, 28}, {6, 16, 120, 84});

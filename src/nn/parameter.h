@@ -43,9 +43,9 @@ struct Parameter {
   bool is_plain() const { return format == kernels::WeightFormat::plain; }
 };
 
-/// The momentum of running statistics, which are not trained weights. In backward, a running statistic gets the micro-batch's own value as
-/// its gradient. A step then moves the statistic by this fraction (PyTorch's default momentum) towards the mean of these values over all
-/// micro-batches of the step, whichever optimizer is used.
+/// The momentum of running statistics, which are not trained weights. In backward, a running statistic gets the micro-batch's value of the
+/// same statistic as its gradient. A step then moves the statistic by this fraction (PyTorch's default momentum) towards the mean of these
+/// values over all micro-batches of the step, whichever optimizer is used.
 constexpr double kStatisticMomentum = 0.1;
 
 /// Returns PyTorch's default for weight and bias of linear and convolution layers: uniform in [-b, b] with b = 1/sqrt(inputs), where

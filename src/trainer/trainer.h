@@ -7,8 +7,8 @@
 //   Trainer trainer("mine", build, settings);  // build(dtype) returns an nn::Sequential of the program's blocks
 //   trainer.callbacks.on_step = [](const trainer::StepEvent& e) { … };
 //   trainer.fit({.training = [] { return data::samples_of(…); }});
-// The run folder has the form that `spillway train` gives it: `spillway status`, `top`, `report` and `inspect` read it, and the same
-// program resumes it after a kill, on any placement and on another number of ranks.
+// The run folder has the same files as one of `spillway train`: `spillway status`, `top`, `report` and `inspect` read it, and the same
+// program resumes it after a kill, with the data in any tiers and on another number of ranks.
 #pragma once
 #include <functional>
 #include <string>

@@ -146,7 +146,7 @@ TEST(Tape, AParameterUsedTwiceIsHandedOverOnce) {
   const Tensor w = values({3});
   const Variable x = tape.input(values({2}));
   const Variable y = times(tape.parameter(w, 7), times(tape.parameter(w, 7), x));  // computes y = w^2 x
-  // the parameter is used a second time, under the use number 1
+  // the parameter is used a second time; this use has number 1
   tape.backward(sum2(y, tape.parameter(w, 7, 1)));
   EXPECT_EQ(numbers(sink.gradients[std::pair<u32, u8>(7, 0)]), (Doubles{12}));
   EXPECT_EQ(numbers(sink.gradients[std::pair<u32, u8>(7, 1)]), (Doubles{1}));

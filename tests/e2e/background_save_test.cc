@@ -1,5 +1,5 @@
-// Tests, as a user sees them, saves in the background of training: a kill in the middle of one, a disk that fills during one, saves from
-// every tier and restarts onto another, and the messages about them.
+// Tests, as a user sees them, saves in the background of training: a kill in the middle of a save, a disk that fills during a save, saves
+// from every tier, restarts that put the state into another tier, and the messages about them.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mount.h>

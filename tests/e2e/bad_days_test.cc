@@ -1,5 +1,5 @@
 // Tests how the program behaves if the kernel, a limit or the disk under --nvme fails. The real program on the real kernel ends with the
-// exit status that CLI.md documents and one line with the cause, and gives the same bits in the end.
+// exit status that CLI.md documents and one line with the cause, and gives bitwise the same results in the end.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -35,7 +35,7 @@ struct BadDays : NvmeRun {
     *std::find(args.begin(), args.end(), "100000") = "4";
     return args;
   }
-  // Checks that the run continues from its checkpoint once the fault is gone, and ends with the bits of an undisturbed run.
+  // Checks that the run continues from its checkpoint once the fault is gone, and ends with bitwise the results of an undisturbed run.
   void expect_mended_by_a_restart(const std::string& nvme = "scratch") {
     at.before_start([] {});
     const Finished rest = at.spillway(saving("run", nvme));

@@ -1,4 +1,5 @@
-// Tests bench with ranks that it starts itself: they print one table, whose rates are saved and then used for the exchanges of plans.
+// Tests that the command `bench` starts its own ranks, prints one table, and saves the measured rates, which planning a run then uses for
+// the time of exchanges between ranks.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -149,7 +149,7 @@ TEST(DocsRelease, TheFirstRunPrintsWhatItsPageShows) {
       block = block.empty() ? line : "";
       continue;
     }
-    // Numbers and the placement of bytes differ from machine to machine, so only the beginnings of lines are compared.
+    // Numbers, and the tiers that data is stored in, differ from machine to machine, so only the beginnings of lines are compared.
     const std::string begins =
         // "\xe2" is the first byte of an ellipsis
         line.substr(0, std::min(line.find("  ", line.find_first_not_of(' ')), line.find_first_of("0123456789/\"\xe2")));

@@ -1,5 +1,5 @@
-// Tests a run with all of its state on nvme and no checkpoint before its end: killed at any instant, it continues from the store with the
-// same bits. Also tests faults of the store: damaged bytes, no room, a disk that fills up, and a second run beside it.
+// Tests a run with all of its state on nvme and no checkpoint before its end: killed at any instant, it continues from the store and gives
+// bitwise the same results. Also tests faults of the store: damaged bytes, no room, a disk that fills up, and a second run beside it.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mount.h>

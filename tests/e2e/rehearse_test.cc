@@ -20,7 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Makes ranks threads. Ranks that are processes share a file of 16 MiB, which tests with a limit on file sizes forbid.
+// These flags make the ranks threads of one process. Ranks that are processes would share a file of 16 MiB, which is larger than some of
+// these tests allow files to be.
 const Args kTwoThreads = {"--ranks", "2", "--communicator", "local"};
 
 // Returns the parent of a running process, or nothing if the process has ended, even if nobody has waited for it yet.

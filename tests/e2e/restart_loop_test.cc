@@ -1,6 +1,6 @@
 // Kills a run again and again, during its start or its training, and starts it each time in another way: by the same command, by one that
-// is refused, with other placements, on other ranks or paths, or with a bit flipped in its newest checkpoint. No start goes back behind
-// what is whole. At last the right command ends with the bits of a run that was never stopped.
+// is refused, with its data in other tiers, on other ranks or paths, or with a bit flipped in its newest checkpoint. No start goes back
+// behind the newest whole checkpoint or state. At last the right command ends with bitwise the results of a run that was never stopped.
 #include <gtest/gtest.h>
 #include <signal.h>
 

@@ -1,4 +1,4 @@
-// Tests spillway selftest: it finds that the bits are equal, and would report it if they were not.
+// Tests the command selftest: it finds that training gives bitwise equal results in all its cells, and it reports a planted difference.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -25,7 +25,8 @@ TEST(SelftestRelease, FindsTheSameBits) {
   EXPECT_EQ(count(run.out, "reference"), 8) << "of gpt2-tiny and three other kinds, on one data-parallel rank and two";
 }
 
-// Puts a script in the program's place, which runs it and then overwrites a byte of the weights in one cell's checkpoint.
+// Puts a script in the place of the program. The script runs the program and then overwrites a byte of the weights in the checkpoint of one
+// case.
 TEST(SoakSelftest, SaysWhichBitsDiffer) {
   Workplace place;
   place.write("faulty.sh", "#!/bin/bash\n" SPILLWAY_PROGRAM

@@ -1,5 +1,5 @@
-// Tests that the eager optimizer gives the bits of the CPU on a GPU, for every update rule and
-// type, over whole tiles of 16,384 elements and parts of one. Its saved state is compared too.
+// Tests that the eager optimizer gives bitwise the same results on a GPU as on the CPU, for every update rule and type, over whole tiles of
+// 16,384 elements and parts of one. Its saved state is compared too.
 #include <gtest/gtest.h>
 
 #include "base/units.h"
@@ -59,7 +59,7 @@ TEST_F(OptimizerTwins, StepsToTheBitsOfTheCpu) {
   }
 }
 
-// The parameters of the test are a matrix that takes one tile (16,384 elements) and a part of another, and a vector.
+// The parameters of the test are a vector, and a matrix that takes one whole tile (16,384 elements) and a part of a second tile.
 TEST_F(OptimizerTwins, WholeParametersStepToTheBitsOfTheCpu) {
   const test::TemporaryFolder folder;
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {

@@ -1,4 +1,4 @@
-// Tests that the eager optimizer gives the bits of the update rules' own kernels, over whole tiles (16,384
+// Tests that the eager optimizer gives bitwise the results of the update rules' kernels called directly, over whole tiles (16,384
 // elements), part of a tile, and both. tests/optim compares those kernels with PyTorch's trajectories.
 #include "eager/optimizer.h"
 
@@ -313,8 +313,8 @@ TEST(Optimizer, RefusesSettingsThatPyTorchRefuses) {
   EXPECT_THROW(Optimizer(*weights.held, AdafactorSettings{.beta2_decay = 0.1}), Error);
 }
 
-// A statistic (such as batch norm's running mean) moves a tenth of the way to the mean of two passes,
-// whatever the update rule. It counts neither in the gradient norm nor in the optimizer's state.
+// A running statistic (such as batch norm's mean) moves a tenth of the way to the mean of the values from two backward passes, whatever the
+// update rule. It counts neither in the gradient norm nor in the optimizer's state.
 TEST(OptimizerStatistics, GoATenthOfTheWayToThePassesMean) {
   Weights weights(DType::f64, {5, 3});
   nn::Parameter& statistic = *weights.held->parameters()[1];

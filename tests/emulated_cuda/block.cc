@@ -40,7 +40,7 @@ size_t any_below(size_t n) { return chance()() % n; }
 struct Barrier {
   int come = 0;
   unsigned opened = 0;  // the number of times that the barrier has opened
-  // one for this round and one for the next, since some threads arrive for the next round before others have left this one
+  // one barrier for this round and one for the next, since some threads arrive for the next round before others have left this one
   Meeting meetings[2];
 };
 

@@ -85,7 +85,7 @@ struct Values {
   Extents extents;
   std::vector<float> at;
   explicit Values(const Extents& e) : extents(e), at(static_cast<size_t>(e[0] * e[1] * e[2] * e[3])) {}
-  // Returns an element. Axes of extent 1 are broadcast. With fewer heads than `heads`, each head stands for a group of heads.
+  // Returns an element. Axes of size 1 are broadcast. With fewer heads than `heads`, each head stands for a group of heads.
   float& operator()(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j, std::int64_t heads) {
     const Extents& e = extents;
     const std::int64_t own_h = e[1] == 1 ? 0 : h / (heads / e[1]);

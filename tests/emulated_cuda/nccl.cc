@@ -60,7 +60,7 @@ struct ncclComm {
   std::vector<void*> memory;  // the GPU memory that the communicator has allocated
   // Peers for which memory is allocated; kCollective stands for collectives.
   std::set<int> pairs;
-  // all are protected by the group's mutex; `aborted` ends all waits
+  // these members are protected by the group's mutex; `aborted` ends the communicator's waits
   bool blocking = true, ready = false, aborted = false, finalized = false;
   ncclResult_t error = ncclSuccess;
   std::string said;
@@ -157,7 +157,7 @@ void free_memory(ncclComm& comm) {
 
 void begin(ncclComm* comm) {
   for (auto& [stream, operations] : comm->asked) {
-    size_t bytes = 0;  // the number of bytes to receive; sending takes no time of its own
+    size_t bytes = 0;  // the number of bytes to receive; sending takes no simulated time
     for (const Operation& op : operations) {
       if (op.kind == Operation::Kind::receive) bytes += op.bytes;
       if (op.kind == Operation::Kind::all_gather) bytes += op.bytes * static_cast<size_t>(comm->group->ranks - 1);

@@ -1,4 +1,4 @@
-// Implements streams, each with a thread of its own, the hardware connections that they share, and events.
+// Implements streams (each has a thread), the hardware connections that the streams share, and events.
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>

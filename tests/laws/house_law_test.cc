@@ -84,7 +84,7 @@ std::vector<std::string> badly_named(const Source& source) {
   return {at(source, 1, "file names are snake_case")};
 }
 
-// Several test files are compiled as one unit, so each test file has a namespace of its own for its names.
+// Several test files are compiled as one unit, so each test file puts its names into a separate namespace.
 std::vector<std::string> in_a_shared_namespace(const Source& source) {
   if (!source.path.ends_with("_test.cc")) return {};
   const std::string wanted = "::" + std::filesystem::path(source.path).stem().string() + " {";

@@ -1,4 +1,5 @@
-// Tests quantized base weights with adapters (QLoRA): loss and gradients have the bits of a model whose weights are the dequantized ones.
+// Tests quantized base weights with adapters (QLoRA): loss and gradients are bitwise those of a model whose weights are the dequantized
+// ones.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -33,7 +34,7 @@ class Drawn final : public WeightSource {
   FolderWeights base_;
 };
 
-// Gives the dequantized weights of another model, which is in memory.
+// A WeightSource that gives the dequantized weights of a model in memory.
 class StoodFor final : public WeightSource {
  public:
   explicit StoodFor(const nn::Sequential& model) {

@@ -146,7 +146,7 @@ TEST_P(HalfModel, ThreadsChangeNoBit) {
   EXPECT_EQ(run(3), alone);
 }
 
-// Exporting a model and loading the exported folder gives the bits of loading the original fp32 folder.
+// Exporting a model and loading the exported folder gives bitwise the weights that loading the original fp32 folder gives.
 TEST_P(HalfModel, ReadsWhatItExports) {
   const test::TemporaryFolder temporary;
   const auto& folder = temporary.path();

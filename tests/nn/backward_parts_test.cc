@@ -1,4 +1,4 @@
-// Tests that a backward in two parts gives the bits of a single backward: for every layer and typical blocks, in every type,
+// Tests that a backward in two parts gives bitwise the gradients of a single backward: for every layer and typical blocks, in every type,
 // whatever is frozen, with or without a gradient of the input. A second part that reads no weights must run without them in memory.
 #include <gtest/gtest.h>
 

@@ -1,5 +1,6 @@
-// Tests that a store survives a crash. The store's I/O over several generations is recorded. From any disk image that a crash at any
-// instant may leave, the store must find a complete generation, no older than the last one that it had reported committed.
+// Tests that a store survives a crash. The store's I/O over several generations (versions of its data) is recorded. From any disk image
+// that a crash at any instant may leave, the store must find a complete generation, no older than the last one that it had reported
+// committed.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -86,7 +87,7 @@ TEST_P(Crash, SomeInstantsRecover) {
     EXPECT_GE(verdict.images, 500);
     if (disaster == Disaster::process_death || GetParam() == Durability::step) {
       EXPECT_EQ(verdict.bad, 0) << "of " << verdict.images << ", the first " << verdict.first;
-    } else {  // the image holds no generation, and the store does not claim that it does
+    } else {  // the image holds no version of the data, and the store does not claim that it does
       EXPECT_GT(verdict.bad, 0);
       EXPECT_EQ(verdict.wrong, 0);
     }
@@ -115,8 +116,8 @@ INSTANTIATE_TEST_SUITE_P(All, DurableCrashRelease, testing::Values(Durability::s
 
 TEST_P(DurableCrashRelease, EveryPowerLossRecovers) { expect_ten_thousand_to_recover(Disaster::power_loss); }
 
-// Lives as a process until it is killed: it continues from the previous process's last
-// commit, generation after generation, and reports each commit through a pipe.
+// Lives as a process until it is killed: it continues from the previous process's last commit, writes one generation (version of the data)
+// after another, and reports each commit through a pipe.
 [[noreturn]] void live(const StoreDescription& description, int told) {
   try {
     const ChosenEngine chosen = make_io_engine(IoEngineKind::automatic, 16);
@@ -132,7 +133,7 @@ TEST_P(DurableCrashRelease, EveryPowerLossRecovers) { expect_ten_thousand_to_rec
   }
 }
 
-// Kills a process `ms` milliseconds after its first commit. Returns the last generation that the process reported.
+// Kills a process `ms` milliseconds after its first commit. Returns the last generation (version of the data) that the process reported.
 u64 kill_after(int ms, const StoreDescription& description) {
   int told[2];
   if (::pipe(told) != 0) throw std::runtime_error("pipe");
@@ -156,7 +157,7 @@ TEST(KillRelease, EveryRestartGoesOnFromTheLastReportedGeneration) {
     u64 before = 0;
     for (int life = 0; life < 10; ++life) {
       const u64 told = kill_after(life * 3, description);
-      ASSERT_GT(told, before);  // each process must commit more generations than the process before it
+      ASSERT_GT(told, before);  // each process must commit newer versions of the data than the process before it
       const ChosenEngine chosen = make_io_engine(IoEngineKind::automatic, 16);
       SmallStore store(*chosen.engine, description);
       ASSERT_TRUE(store.store.last_commit()) << store.store.why_new();

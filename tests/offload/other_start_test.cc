@@ -17,7 +17,7 @@ using test::IoLog;
 using test::kFirstGeneration;
 using test::SmallStore;
 
-constexpr u64 kOthers = 40;  // the generation that the other run commits
+constexpr u64 kOthers = 40;  // number of the version (generation) that the other run commits
 
 struct Way {
   const char* name;
@@ -51,8 +51,8 @@ class OtherStart : public test::CrashTest {
                 : "nothing";
   }
 
-  // Runs every kind of start that does not fit, and expects the start that fits to find the
-  // same as before. Returns 1 if the image contains a commit, and 0 otherwise.
+  // Runs every kind of start that does not fit, and expects that the start that fits then finds the same state as it found before them.
+  // Returns 1 if the image contains a commit, and 0 otherwise.
   i64 expect_the_same(const Image& image, const StoreDescription& right, bool commits) {
     const auto put_back = [&] {
       clear();

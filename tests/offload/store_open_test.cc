@@ -93,7 +93,7 @@ TEST_F(StoreOpen, WithoutRoomForMorePassingBytesTheStateStays) {
 
 TEST_F(StoreOpen, ADamagedLastCommitLeavesTheOneBefore) {
   run(0, 2, describe());
-  flip_bit(file(0), kSuperblockOffset + 0 * kPageBytes + 40);  // damages the superblock of commit 2, which is generation 1
+  flip_bit(file(0), kSuperblockOffset + 0 * kPageBytes + 40);  // damages the superblock of commit 2 (generation 1)
   SmallStore store(engine_, describe());
   ASSERT_TRUE(store.store.last_commit());
   EXPECT_EQ(store.store.last_commit()->generation, 0u);

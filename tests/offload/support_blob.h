@@ -1,4 +1,4 @@
-// Provides a single blob in a store of its own over two paths, for tests of blobs and of code that streams through them.
+// Provides a store over two paths that holds a single blob, for tests of blobs and of code that streams through them.
 #pragma once
 #include <memory>
 #include <string>

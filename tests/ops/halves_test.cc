@@ -103,7 +103,7 @@ TEST(Halves, ABiasAsAParameterOfAPlainSum) {
   check({{{5, 37}}, {{5, 37}}}, [](const auto& in) { return ops::add(in[0], in[1]); });
 }
 
-// The sums have 70 products of size about 1 each. A case with an inner extent of 1100 spans several chunks.
+// The sums have 70 products of size about 1 each. A case with an inner dimension of 1100 spans several chunks.
 TEST(Halves, Linear) {
   for (const auto layout : {ops::WeightLayout::out_in, ops::WeightLayout::in_out}) {
     const bool in_out = layout == ops::WeightLayout::in_out;
@@ -202,7 +202,8 @@ TEST(Halves, CrossEntropyOfLogits) {
   check({{{5, 41}}, {}}, [&](const auto& in) { return ops::cross_entropy_sum(in[0], targets, 0.5); });
 }
 
-// The fused head gives the bits of its separate ops, since f32 logits are not rounded. The logits for sampling are those of the loss.
+// The fused head gives bitwise the results of its separate ops, since f32 logits are not rounded. The logits for sampling are those of the
+// loss.
 TEST(Halves, LogitsAreWide) {
   for (const DType narrow : {DType::bf16, DType::f16}) {
     const Tensor x = test::random({3, 20}, narrow, 1), w = test::random({50, 20}, narrow, 2), wide = ops::logits(x, w);

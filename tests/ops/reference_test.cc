@@ -185,7 +185,7 @@ TEST(Reference, Picks) {
   check("gather", 3, [](const Case& c) { return ops::gather(c["x"], c.attributes.at("axis"), c.ints.at("idx")); });
 }
 
-// Compares ops::split(), which has several outputs, each with a gradient of its own. Putting the outputs together again must give x, and
+// Compares ops::split(), which has several outputs, each with a separate gradient. Putting the outputs together again must give x, and
 // putting their gradients together the gradient of x.
 TEST(Reference, Split) {
   const ReferenceFile file("ops/split.safetensors");

@@ -1,5 +1,5 @@
-// Tests products and norms that add to an existing tensor, forward and backward. On a CPU they have the bits
-// of the separate ops, whichever weights are trained. On a GPU they launch no separate addition kernel.
+// Tests products and norms that add to an existing tensor, forward and backward. On a CPU they are bitwise equal to the separate ops,
+// whichever weights are trained. On a GPU they launch no separate addition kernel.
 #include "ops/elementwise/elementwise.h"
 #include "ops/products/linear.h"
 #include "ops/rows/norm.h"

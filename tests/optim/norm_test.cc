@@ -39,9 +39,9 @@ TEST(TileSquareSum, AddsInTheDocumentedOrder) {
 }
 
 TEST(TileSquareSum, IsNearTheExactSum) {
-  // A lane adds 256 squares with 255 rounding errors (the first addition is exact), and the lanes are then folded 6 times. All terms are
-  // positive, so the relative error is at most 261 u (1 + tiny). Squares of fp64 values add one more. Long double's own error is 2^11
-  // times smaller.
+  // A lane (partial sum) adds 256 squares with 255 rounding errors (the first addition is exact). Then the lanes are added up pairwise in 6
+  // rounds. All terms are positive, so the relative error is at most 261 u (1 + tiny). Squares of fp64 values add one more. Long double's
+  // own error is 2^11 times smaller.
   std::mt19937_64 random(31);
   const auto f32 = draw<float>(16384, Values::ordinary, random);
   const auto f64 = draw<double>(16384, Values::ordinary, random);

@@ -14,7 +14,7 @@
 
 namespace spillway::test {
 
-// Takes each piece of memory from the driver in a call of its own, since compute-sanitizer only checks such allocations.
+// Takes each piece of memory from the driver in a separate call, since compute-sanitizer only checks such allocations.
 class SeparateGpuMemory final : public MemorySource {
  public:
   std::byte* take(i64 bytes) override {

@@ -30,8 +30,8 @@ inline Tensor turned(const Tensor& x) {
   return copy.transpose(0, -1);
 }
 
-/// Checks that f gives the same bits for the inputs and for strided views of them, forward and backward, and that backward() releases all
-/// saved tensors.
+/// Checks that f gives bitwise the same results for the inputs and for strided views of them, forward and backward, and that backward()
+/// releases all saved tensors.
 inline void check_views(const std::vector<Tensor>& inputs, const Function& f) {
   const auto run = [&](bool turn) {
     autograd::Tape tape;
@@ -48,7 +48,7 @@ inline void check_views(const std::vector<Tensor>& inputs, const Function& f) {
   for (size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(same_bits(plain[i], strided[i])) << "result " << i;
 }
 
-/// Checks that the tensors that f computes have the same bits on 1, 2 and 3 threads.
+/// Checks that the tensors that f computes are bitwise the same on 1, 2 and 3 threads.
 inline void check_threads(const std::function<std::vector<Tensor>()>& f) {
   const std::vector<Tensor> alone = f();
   for (int threads = 2; threads <= 3; ++threads) {

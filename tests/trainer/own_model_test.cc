@@ -1,6 +1,6 @@
-// Trains a model of the test's own blocks through the library's Trainer. Losses equal those of a training loop by hand. The bits of the
-// results depend neither on the tiers of weights and state nor on a kill of the process. A model that cannot be trained correctly is
-// refused.
+// Trains a model whose blocks the test defines through the library's Trainer. Losses equal those of a training loop that the test runs by
+// itself. The results depend bitwise neither on the tiers of weights and state nor on a kill of the process. A model that cannot be trained
+// correctly is refused.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>

@@ -85,7 +85,7 @@ class Supervisor {
   struct Rank {
     pid_t process = -1;
     bool ended = false, killed_here = false;
-    int status = 0;     // exit status of the rank, in the form that waitpid() returns
+    int status = 0;     // exit status of the rank, as waitpid() returns it
     int order = 0;      // 1 for the rank that ended first, 2 for the next, ...; 0 while the rank runs
     bool hung = false;  // true if the rank was stopped (SIGSTOP) and did not continue in time
     std::optional<Clock::time_point> stopped_since;

@@ -29,11 +29,11 @@ struct History {
   i64 samples = 0, skipped = 0, clipped = 0, redo = 0, not_finite = 0;
   double seconds = 0;       // duration of all steps that count, summed
   std::vector<i64> starts;  // for each process of the run: the step after which the process began
-  i64 parts_lost = 0;       // number of steps between the first and the last that have no line
+  i64 parts_lost = 0;       // number of steps without a line in metrics.jsonl, between the first and the last step that have one
 
-  // mean, best and last value of each number over all steps; by column of metric_names()
+  // mean, best and last value over all steps, one entry for each name in metric_names()
   std::vector<Measure> measures = std::vector<Measure>(metric_names().size());
-  // values of each number, thinned to what a chart can show; by column of metric_names()
+  // values over the steps, thinned to what a chart can show, one entry for each name in metric_names()
   std::vector<Series> series = std::vector<Series>(metric_names().size());
   MetricsLine last;
 
@@ -57,8 +57,8 @@ struct History {
   const Series& of(std::string_view name) const { return series[metric(name)]; }
 };
 
-/// Reads metrics.jsonl. Each chart keeps at most two points for each of `buckets` ranges of steps. If `plan` is the
-/// plan of the last process, the audit compares the steps with it. Throws Error(io) if the file cannot be read.
+/// Reads metrics.jsonl. Each chart keeps at most two points for each of `buckets` ranges of steps. If `plan` is given and is the plan of
+/// the run's last process, the audit compares the steps of that process with it. Throws Error(io) if the file cannot be read.
 History read_history(const std::filesystem::path& file, i64 buckets, const std::optional<RunPlan>& plan);
 
 }  // namespace spillway::app

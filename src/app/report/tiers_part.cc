@@ -1,5 +1,5 @@
-// Makes the sections of a report on memory by tier, and on the bytes that a step moves over each link. Both compare measurements with the
-// plan.
+// Makes the sections of a report on memory by tier, and on the bytes that a step moves over each link. Both sections compare measurements
+// with the plan.
 #include <fmt/format.h>
 
 #include "app/report/chart.h"

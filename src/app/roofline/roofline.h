@@ -33,8 +33,8 @@ struct Roofline {
 
 Roofline make_roofline(const parallel::Plan& plan, const models::ModelConfig& model, const Ceilings& ceilings = {});
 
-/// Prints the ceilings, one line for each kernel, grouped by kind of work, and the sums. The
-/// time in each line can be computed from the other numbers in the line and the ceilings.
+/// Returns the ceilings, one line for each kernel, grouped by kind of work, and the sums, as text. The time in each line can be computed
+/// from the other numbers in the line and the ceilings.
 std::string to_text(const Roofline& roofline);
 
 }  // namespace spillway::app

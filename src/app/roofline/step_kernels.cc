@@ -76,7 +76,7 @@ class Table {
     return runs;
   }
 
-  // The functions from here on, up to gpt2_layer(), each add or describe one kind of kernel.
+  // Each function from here to gpt2_layer() adds or describes one kind of kernel.
 
   void add(Kernel kernel, double times) {
     kernel.times = times;
@@ -126,9 +126,9 @@ class Table {
     return kernel;
   }
 
-  // Adds the kernels of y = x w + bias: the product, the gradients of x and w, and the gradient of the bias, which
-  // is a kernel of its own. `beside` and `beside_dx` are additional bytes that the products for y and for dx move: a
-  // product may also write another output computed from its result, or read an array to which its result is added.
+  // Adds the kernels of y = x w + bias: the product, the gradients of x and w, and the gradient of the bias, which is a separate kernel.
+  // `beside` and `beside_dx` are additional bytes that the products for y and for dx move: a product may also write another output computed
+  // from its result, or read an array to which its result is added.
   void linear(const std::string& name, const Runs& r, double in, double out, bool bias, double beside = 0, double beside_dx = 0) {
     Kernel y = product(Work::products, name, rows_, out, in, kHalf), dx = product(Work::products, name + ", dx", rows_, in, out, kHalf);
     y.bytes += beside, dx.bytes += beside_dx;

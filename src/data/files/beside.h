@@ -1,8 +1,9 @@
 // Beside creates a file or folder atomically: it is written next to its final path as `<final>.partial-<pid>` and renamed when it is
 // complete. A crash before the rename leaves what was at the final path. If another program creates a file at the final path in the
 // meantime, that file stays, and our finished file is kept under a name that the error message gives. The writer holds a lock (flock) on
-// the partial file while it works. The lock tells the work of a live process from files that a dead process left. A new writer removes
-// the latter for its own final path. An object is used by one thread. Throws Error(io) with path and errno, and Error(usage) where noted.
+// the partial file while it works. The lock tells the work of a live process from files that a dead process left. A new writer for the same
+// final path removes files that a dead process left. An object is used by one thread. Throws Error(io) with path and errno, and
+// Error(usage) where noted.
 #pragma once
 #include <sys/types.h>
 
@@ -65,7 +66,7 @@ class Beside {
   const Existing existing_;
   std::optional<Identity> before_;
   std::filesystem::path beside_;
-  int lock_ = -1;  // file descriptor that holds the flock
+  int lock_ = -1;  // file descriptor whose flock (file lock) this object holds
   bool done_ = false;
 };
 

@@ -20,8 +20,8 @@ struct PartsLeft {
   i64 pattern_bytes = 16384;  // the total length of regular expressions in bytes
 };
 
-/// A position in a file, for error messages. It consists of the file's name and the keys
-/// that lead to the position, joined by dots. All places of one file share its PartsLeft.
+/// A position in a file, for error messages. It consists of the file's name and the keys that lead to the position, joined by dots. All
+/// places of one file share the limits on what the unread rest of the file may contain (PartsLeft).
 struct JsonPlace {
   std::string file, key;
   std::shared_ptr<PartsLeft> left = std::make_shared<PartsLeft>();

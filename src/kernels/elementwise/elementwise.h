@@ -1,7 +1,7 @@
-// Element-wise kernels for f32, f64, bf16 and f16; bf16 and f16 are computed in f32 and rounded once when
-// they are stored. Tensors are contiguous unless stated otherwise. The bits of an element do not depend on
-// its position. On the CPU the fast paths (Highway, one per instruction set) are within 4 ulp of a plain
-// loop with std:: functions. A GPU computes the CPU's formulas with CUDA's functions, each within 2 ulp.
+// Element-wise kernels for f32, f64, bf16 and f16; bf16 and f16 are computed in f32 and rounded once when they are stored. Tensors are
+// contiguous unless stated otherwise. The result for an element is bitwise the same at every position. On the CPU the fast paths (Highway,
+// one per instruction set) are within 4 ulp of a plain loop with std:: functions. A GPU computes the CPU's formulas with CUDA's functions,
+// each within 2 ulp.
 #pragma once
 #include "tensor/tensor.h"
 

@@ -1,7 +1,7 @@
-// Element-wise formulas of up to three operands, in f32, f64, bf16 and f16. Operands are views of any strides and are
-// broadcast to the result's shape as in numpy. Formulas are computed in Wide types, and the result is rounded once.
-// The result is contiguous. It may be one of the operands, if that is contiguous and has the result's shape. CPU and
-// GPU use one formula (formulas.h), which gives equal bits on both, except for powers, logarithms and exponentials.
+// Element-wise formulas of up to three operands, in f32, f64, bf16 and f16. Operands are views of any strides and are broadcast to the
+// result's shape as in numpy. Formulas are computed in Wide types, and the result is rounded once. The result is contiguous. It may be one
+// of the operands, if that is contiguous and has the result's shape. CPU and GPU use one formula (formulas.h), so their results are bitwise
+// equal, except for powers, logarithms and exponentials.
 #pragma once
 #include <initializer_list>
 

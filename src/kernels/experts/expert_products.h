@@ -1,7 +1,7 @@
 // Matrix products over the rows of one expert (expert_rows.h). Only the device needs to know how many rows that expert has: the kernel
-// reads begins[e] and begins[e + 1], between which the rows lie. Dtypes are those of matmul.h. On the CPU these are matmul()'s products,
-// with equal bits. A GPU uses plain kernels of ours, which sum in ascending order in f32 (f64 for f64) and round once. Legend: M = rows
-// of all experts together.
+// reads begins[e] and begins[e + 1], between which the rows lie. Dtypes are those of matmul.h. On the CPU these are bitwise matmul()'s
+// products. A GPU uses plain kernels of ours, which sum in ascending order in f32 (f64 for f64) and round once. Legend: M = rows of all
+// experts together.
 #pragma once
 #include "tensor/tensor.h"
 

@@ -272,8 +272,8 @@ void batch_norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& sta
       const GradientSums sums = SPILLWAY_DISPATCH_TYPE(T, sums, one, mean, factor);
       if (dgamma.defined()) dgamma.data<W>()[c] = static_cast<W>(sums.dy_x);
       if (dbeta.defined()) dbeta.data<W>()[c] = static_cast<W>(sums.dy);
-      // The gradient is dx = factor gamma (dy - mean(dy) - h mean(dy h)), with h = (x -
-      // mean) factor. Where the statistics do not depend on x, both means are left out.
+      // The gradient is dx = factor gamma (dy - mean(dy) - h mean(dy h)), with h = (x - mean) factor. Where the statistics do not depend on
+      // x, mean(dy) and mean(dy h) are left out.
       Line<W> line{mean, factor * widen(gamma.data<T>()[c]), 0, 0};
       if (of_batch) {
         line.shift = static_cast<W>(sums.dy / count);

@@ -116,8 +116,8 @@ struct Gradient {
   bool of_batch, aligned;
 };
 
-// Computes the gradient of batch_norm() with the CPU's formula: dx = factor gamma (dy - mean(dy) - h mean(dy
-// h)), where h = (x - mean) factor. Where the statistics do not depend on x, both means are left out.
+// Computes the gradient of batch_norm() with the CPU's formula: dx = factor gamma (dy - mean(dy) - h mean(dy h)), where h = (x - mean)
+// factor. Where the statistics do not depend on x, mean(dy) and mean(dy h) are left out.
 template <class S>
 __global__ void channel_gradient(Gradient<S> r) {
   using T = Wide<S>;

@@ -42,8 +42,8 @@ i64 workspace_bytes_of(const Columns& columns, i64 groups, i64 rows) {
 constexpr i64 kGatheringRows = 16;
 constexpr i64 kTasks = 8;  // the fewest tasks if there is enough work, so that several threads are busy
 
-// Returns how many grid rows a tile has, or 0 if columns should be gathered instead.
-// The choice depends on shape and dtype alone; tiles and gathering give equal bits.
+// Returns how many grid rows a tile has, or 0 if columns should be gathered instead. The choice depends on shape and dtype alone; reading
+// tiles in place and gathering columns give bitwise equal results.
 template <class P>
 i64 tile_rows(const Columns& columns, i64 groups, i64 rows) {
   // tiles cannot be used for pairs of bf16, because the two k of a pair are not adjacent in a tile

@@ -75,8 +75,8 @@ struct Cut {
   i64 offsets() const { return round_up(tiles.channels * columns.taps(), 8); }
 };
 
-// Computes sums[group][part][O, K] = dy[O, J of the part] columns[K, J of the part]^T. The layout of a
-// part is [O, K] if columns are gathered, [K, O] if tiles are read, and [K, O, kDotParts] for few outputs.
+// Computes sums[group][part][O, K] = dy[O, J of the part] columns[K, J of the part]^T. The layout of a part of `sums` is [O, K] if columns
+// are gathered, [K, O] if tiles are read, and [K, O, kDotParts] for few outputs.
 template <class T>
 struct PartialGradients {
   using P = PanelOf<T>;

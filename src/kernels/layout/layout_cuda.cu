@@ -39,8 +39,8 @@ __global__ void turn_tiles(i64 tiles, Turned m, const T* from, T* to) {
   }
 }
 
-// Returns the axis along which `from` is contiguous, if `to` is contiguous along another axis and both axes are long enough for tiles.
-// Returns -1 otherwise.
+// If `from` is contiguous along one axis and `to` along another, and both axes are long enough for tiles, returns the axis along which
+// `from` is contiguous. Otherwise returns -1.
 int turned_axis(const Axes<2>& axes) {
   const int last = axes.rank - 1;
   if (axes.rank < 2 || axes.stride[0][last] != 1 || axes.stride[1][last] == 1 || axes.extent[last] < kTileRows) return -1;

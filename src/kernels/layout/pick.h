@@ -1,5 +1,5 @@
-// Gathers elements along an axis by index, and adds to elements by index.
-// The elements are contiguous f32, f64, bf16 or f16; indices are int32.
+// Gathers elements along an axis by index, and adds to elements by index. A lane is one line of elements along the axis (axis.h). The
+// elements are contiguous f32, f64, bf16 or f16; indices are int32.
 #pragma once
 #include "kernels/axis.h"
 

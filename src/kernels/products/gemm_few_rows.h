@@ -1,7 +1,7 @@
-// Products whose A has few rows, as when tokens are generated one at a time. Their speed is limited by reading B from
-// memory, so B is read once, in place, without packing. The lanes of a vector are columns of B. If the k of a column
-// are contiguous in memory, small blocks of B are transposed in registers. Elements have the bits that the panels of
-// gemm.h give. These functions allocate nothing and are thread-safe. matmul_cpu.cc and attention_cpu.cc call them.
+// Products whose A has few rows, as when tokens are generated one at a time. Their speed is limited by reading B from memory, so B is read
+// once, in place, without packing. The lanes of a vector are columns of B. If the k of a column are contiguous in memory, small blocks of B
+// are transposed in registers. Results are bitwise those that the packed panels of gemm.h give. These functions allocate nothing and are
+// thread-safe. matmul_cpu.cc and attention_cpu.cc call them.
 #pragma once
 #include "kernels/products/gemm.h"
 

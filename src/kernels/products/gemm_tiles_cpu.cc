@@ -85,7 +85,8 @@ void transpose_words(__m512i (&r)[16]) {
   std::memcpy(&r, &t, sizeof r);
 }
 
-// Packs one tile of an operand whose outer extent is contiguous. Successive k are interleaved to pairs, then the words are transposed.
+// Packs one tile of an operand whose outer dimension (m of A, n of B) is contiguous. Successive k are interleaved to pairs, then the words
+// are transposed.
 void pack_tile_contiguous(const BFloat16* from, i64 k_stride, i64 rows, i64 k, BFloat16* to) {
   const auto used = static_cast<__mmask16>((1u << rows) - 1);
   const auto row = [&](i64 p) {

@@ -20,7 +20,8 @@ struct Lower {
   __device__ i32 operator()(i32 a, i32 b) const { return a < b ? a : b; }
 };
 
-// Finds the k best elements of a lane, one after the other: the next best is the best of the elements that rank after the previous one.
+// Finds the k best elements of a lane (a line of elements along the axis), one after the other: the next best is the best of the elements
+// that rank after the previous one.
 template <class T>
 struct BestOfLane {
   using W = Wide<T>;

@@ -70,20 +70,20 @@ struct Head {
   i64 stride;
   Head(const Tensor& view, i64 b, i64 h) : data(view.data<T>() + b * view.stride(0) + h * view.stride(2)), stride(view.stride(1)) {}
   T* row(i64 t) const { return data + t * stride; }
-  // by_row() and by_column() give the head, from row t on, as an operand of a product. by_row() has the rows as the outer
-  // extent and the width as the inner extent; by_column() has the width as the outer and the rows as the inner extent.
+  // by_row() and by_column() give the head, from row t on, as an operand of a product. by_row() has the rows as the outer dimension and the
+  // width as the inner dimension; by_column() has the width as the outer and the rows as the inner dimension.
   Operand<T> by_row(i64 t = 0) const { return {row(t), stride, 1}; }
   Operand<T> by_column(i64 t = 0) const { return {row(t), 1, stride}; }
 };
 
-// Allocates pieces of one lane's workspace, one after the other. A lane is a sequence of heads that one task computes.
+// Allocates pieces of one task's workspace, one after the other. A task computes a sequence of heads.
 template <class T>
 struct Pieces {
   T* next;
   T* take(i64 elems) { return std::exchange(next, next + elems); }
 };
 
-// A tile of query rows [begin, begin + rows) of head h in batch row b.
+// A tile of query rows [begin, begin + rows) of head h of the batch's sequence b.
 template <class T>
 struct Tile {
   const Extents& extents;
@@ -101,8 +101,8 @@ struct Tile {
     return std::max({i64{0}, of_window, positions ? position(t) - positions[b * extents.keys + position(t)] : 0});
   }
   i64 first() const { return first(0); }
-  // first_row() and first_summed() return the key at which products begin, which is first() rounded down: to a packed strip if the keys
-  // are rows (first_row), or to a chunk of the inner extent if the keys are summed over (first_summed).
+  // first_row() and first_summed() return the key at which products begin, which is first() rounded down: to a packed strip if the keys are
+  // rows (first_row), or to a chunk of the inner dimension if the keys are summed over (first_summed).
   i64 first_row() const { return first() / gemm::kStrip * gemm::kStrip; }
   i64 first_summed() const { return first() / gemm::kDepth<T> * gemm::kDepth<T>; }
   void drop_row(i64 t, T* x) const {
@@ -169,8 +169,8 @@ struct Forward {
     }
   }
 
-  // Computes a head with few queries, as in generation, without packing keys and values. The products read them in place
-  // and give the bits that packed operands would give. Returns false if one of the products cannot be computed in place.
+  // Computes a head with few queries, as in generation, without packing keys and values. The products read them in place and give bitwise
+  // the result that packed operands would give. Returns false if one of the products cannot be computed in place.
   bool few_queries(i64 b, i64 h, T* workspace) const {
     if constexpr (gemm::kHasFewRows<S, T>) {
       const Head<S> query(q, b, h), key(k, b, h / extents.group()), value(v, b, h / extents.group()), result(out, b, h);
@@ -320,7 +320,8 @@ struct Backward {
   }
 };
 
-// Calls work.item(batch row, head, the lane's workspace) for all heads. Lane l computes the items l, l + lanes, and so on.
+// Calls work.item(sequence of the batch, head, the task's workspace) for all heads, in `lanes` tasks that run on several threads. Task l
+// computes the items l, l + lanes, and so on, and has its own workspace.
 template <class T, class F>
 void run_items(i64 batch, i64 heads, i64 lane_elems, const Tensor& workspace, const F& work) {
   const i64 items = batch * heads, lanes = lanes_of(items);

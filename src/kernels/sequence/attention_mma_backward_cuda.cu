@@ -1,10 +1,10 @@
-// Gradients of attention on tensor cores, without atomics. There are two kinds of kernels. In the first kind, a thread
-// block owns a tile of queries and goes over the keys, to compute dq. In the second kind, a thread block owns a tile of
-// keys and values and goes over the queries of all query heads that use its key/value head, in ascending order, to compute
-// dk and dv. Both kinds recompute the scores and the gradients of the probabilities. That makes seven products instead of
-// five, but no thread block waits for another, and the bits are equal in every run. Scores stay in registers. In the second
-// kind tiles are transposed, with keys as rows, so that the probabilities are always the left operand of the next product.
-// Probabilities and score gradients are rounded to H (bf16 or f16) before that product. All sums are f32 and rounded once.
+// Gradients of attention on tensor cores, without atomics. There are two kinds of kernels. In the first kind, a thread block owns a tile of
+// queries and goes over the keys, to compute dq. In the second kind, a thread block owns a tile of keys and values and goes over the
+// queries of all query heads that use its key/value head, in ascending order, to compute dk and dv. Both kinds recompute the scores and the
+// gradients of the probabilities. That makes seven products instead of five, but no thread block waits for another, and the results are
+// bitwise equal in every run. Scores stay in registers. In the second kind tiles are transposed, with keys as rows, so that the
+// probabilities are always the left operand of the next product. Probabilities and score gradients are rounded to H (bf16 or f16) before
+// that product. All sums are f32 and rounded once.
 #include <limits>
 
 #include "kernels/sequence/attention_mma_cuda.h"

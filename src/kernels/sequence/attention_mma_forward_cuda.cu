@@ -87,7 +87,8 @@ struct Softmax {
 // the head's keys in the caches. The last tile of a head comes first, because it sees the most keys.
 template <int kWidth, class H>
 struct Place {
-  // the batch row, head, first row of the thread block and of the warp; `rows`: how many rows of the warp exist (0 or less: none)
+  // the batch's sequence, the head, the first row of the thread block and of the warp; `rows`: how many rows of the warp exist (0 or less:
+  // none)
   int b, h, begin, first_row, rows;
   u32 own;
   __device__ Place(const Forward<H>& f, int item, int thread) {

@@ -19,7 +19,7 @@ __device__ inline int fragment_row() { return lane() / 4; }
 __device__ inline int fragment_column() { return lane() % 4 * 2; }
 
 /// The variants that a kernel is compiled in. `plain` and `drops` require rows that are aligned to 16 bytes; `plain` has no dropout,
-/// `drops` has it. `unaligned` takes rows of any alignment, with dropout of any fraction, also 0. All variants give equal bits.
+/// `drops` has it. `unaligned` takes rows of any alignment, with dropout of any fraction, also 0. All variants give bitwise equal results.
 enum class Kind { plain, drops, unaligned };
 
 /// The layout of a tile in shared memory. Word w of row r is stored at index w ^ (r % 8) of the row. This puts word w of eight
@@ -156,7 +156,7 @@ class NoDrops {
 template <Kind kKind, int kM, int kN>
 using DropsOf = std::conditional_t<kKind == Kind::plain, NoDrops, Drops<kM, kN>>;
 
-/// A warp's rows of a tile, kept in registers as the left operand of products whose inner extent is the width of a head.
+/// A warp's rows of a tile, kept in registers as the left operand of products whose inner dimension is the width of a head.
 template <int kWidth, int kM>
 struct Fragments {
   u32 at[kWidth / 16][kM][4];

@@ -16,7 +16,7 @@ struct Rows {
   bool aligned;
 };
 
-/// A view of shape [B, T, H, D] in the form that is passed to GPU kernels.
+/// A view of shape [B, T, H, D] as it is passed to GPU kernels.
 template <class S>
 struct View {
   S* data = nullptr;

@@ -1,5 +1,5 @@
-// Attention as graphs of cuDNN: the operations, the engine that computes them, and its plan. The graphs have the form that cudnn-frontend
-// gives its SDPA nodes, because cuDNN recognises attention by this form.
+// Attention as graphs of cuDNN: the operations, the engine that computes them, and its plan. The graphs have the structure that
+// cudnn-frontend gives its SDPA nodes, because cuDNN recognises attention by this structure.
 // The backward graph computes dq as one product, so that its sums have the same order in every run. For such a graph Hopper's engines keep
 // all score gradients in the workspace (2 bytes each). On Blackwell we request an engine that adds in the order of its tiles. Included only
 // by kernels/*/*_cuda.*.
@@ -13,7 +13,7 @@
 
 namespace spillway::kernels::cudnn {
 
-/// The strides of a [B, T, H, D] view, in elements: from one batch row, position and head to the next.
+/// The strides of a [B, T, H, D] view, in elements: from one sequence of the batch, position and head to the next.
 struct Strides {
   i64 batch, row, head;
   auto operator<=>(const Strides&) const = default;

@@ -8,7 +8,7 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-constexpr int kThreads = 128;   // the number of threads in a thread block; each computes columns of its own of a row
+constexpr int kThreads = 128;   // the number of threads in a thread block; each computes different columns of a row
 constexpr int kTableRows = 32;  // the number of rows of the table that a thread block sums at a time
 constexpr int kChunk = 1024;    // the number of tokens that a thread block searches at a time
 constexpr int kAbreast = 8;     // the number of tokens whose rows a thread loads at once

@@ -47,7 +47,7 @@ __device__ inline void copy_word(u32 to, const void* from, bool there) {
                : "memory");
 #endif
 }
-/// Begins to copy one float to shared memory, or to write a zero there if `there` is false.
+/// Begins to copy one float to shared memory, or to write a zero to shared memory if `there` is false.
 __device__ inline void copy_float(u32 to, const float* from, bool there) {
 #ifdef __CUDA_EMULATED__
   emulated_cuda::cp_async(to, from, 4, there ? 4 : 0);

@@ -1,5 +1,5 @@
-// Writes the tokenizer in llama.cpp's form. llama.cpp's kind "gpt2" is byte-level BPE, stored with the name of a pre-tokenization rule. The
-// kind "llama" is SentencePiece's BPE, which merges by the scores of the resulting tokens.
+// Writes the tokenizer as llama.cpp stores it. llama.cpp's kind "gpt2" is byte-level BPE, stored with the name of a pre-tokenization rule.
+// The kind "llama" is SentencePiece's BPE, which merges by the scores of the resulting tokens.
 #include <fmt/format.h>
 
 #include <algorithm>

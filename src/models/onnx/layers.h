@@ -1,4 +1,5 @@
-// Layers as ONNX nodes of operator set 17, shared by the graphs of several models. Rows are [N, C]: all positions of all rows of a batch.
+// Layers as ONNX nodes of operator set 17, shared by the graphs of several models. Activations are [N, C], where N counts all positions of
+// all sequences of a batch.
 #pragma once
 #include "models/onnx/graph.h"
 

@@ -1,4 +1,5 @@
-// Builds the ONNX graphs of models from their configurations. Shape letters: B = rows, T = positions, C = width, N = B T, V = vocabulary.
+// Builds the ONNX graphs of models from their configurations. Shape letters: B = batch size, T = positions, C = width, N = B T, V =
+// vocabulary.
 #pragma once
 #include "models/onnx/layers.h"
 

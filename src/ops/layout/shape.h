@@ -11,7 +11,7 @@ namespace spillway::ops {
 
 using autograd::Variable;
 
-/// Returns the elements of x in their order in another shape.
+/// Returns x with the given shape. The row-major order of the elements stays the same.
 Variable reshape(const Variable& x, const Shape& shape);
 /// Returns x with its axes reordered: axis i of the result is axis axes[i] of x. Negative axes count from the end.
 Variable permute(const Variable& x, const std::vector<int>& axes);

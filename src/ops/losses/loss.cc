@@ -68,7 +68,7 @@ struct Piece {
 struct Cut {
   std::vector<Piece> pieces;
   i64 all = 0, largest = 0;  // the numbers of elements of all pieces together, and of the largest piece
-  bool kept = false;         // whether all pieces stay in memory from forward to backward
+  bool kept = false;         // whether all pieces of the logits stay in memory from forward to backward
 
   Cut(i64 rows, i64 vocabulary, DType wide, const LogitsMemory& memory) {
     const kernels::LogitsCut cut = kernels::logits_cut(rows, vocabulary, wide, memory.piece_bytes);

@@ -1,6 +1,6 @@
 // Cross entropy for language models, with natural logarithms. Tokens with a negative target do not contribute. Each token's loss is
-// computed in fp32 (fp64 for f64) from a log-sum-exp; losses are summed in fp64 in row order. Legend: N = rows (tokens), V = vocabulary, C
-// = channels.
+// computed in fp32 (fp64 for f64) from a log-sum-exp; losses are summed in fp64 in row order. Legend: N = tokens (the rows of the logits),
+// V = vocabulary, C = channels.
 #pragma once
 #include "autograd/tape.h"
 
@@ -16,8 +16,8 @@ Variable cross_entropy_sum(const Variable& logits, const Tensor& targets_N, doub
 /// Returns the mean loss over the tokens whose target is not negative, as an f64 scalar. Throws Error(data) if there is no such token.
 Variable cross_entropy_mean(const Variable& logits, const Tensor& targets_N);
 
-/// Limits the memory of the logits. piece_bytes decides how the logits are cut into pieces, which changes bits of the results. kept_bytes
-/// only decides whether the logits stay in memory until backward, which changes no bits.
+/// Limits the memory of the logits. piece_bytes decides how the logits are cut into pieces, which changes the rounding of the results.
+/// kept_bytes only decides whether the logits stay in memory until backward, which changes no result.
 struct LogitsMemory {
   i64 piece_bytes = 256 * kMiB;  // the upper limit for the bytes of logits computed at a time (kernels::logits_cut)
   i64 kept_bytes = piece_bytes;  // logits of at most this size, or of one piece, are kept for backward

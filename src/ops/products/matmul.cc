@@ -78,8 +78,8 @@ struct Product {
   }
 };
 
-// Computes the gradient of the input with index `input` and shape `shape` as the batched product of a and b. `wanted` is the shape of the
-// input's matrices before they were broadcast.
+// Computes the gradient of the input with index `input` as the batched product of a and b. `shape` is the input's own shape. `wanted` is
+// the shape of the matrices that the product reads (a vector is a matrix there), before their batch axes are broadcast.
 void give(Backward& step, int input, const Shape& shape, const Shape& wanted, const Shape& batch, const Tensor& a, bool flip_a,
           const Tensor& b, bool flip_b) {
   const Shape whole = with_matrix(batch, wanted[-2], wanted[-1]);

@@ -146,7 +146,7 @@ class Writer {
   }
 
  private:
-  // Run is a range of one parameter's elements in adjacent tiles.
+  // Run is a range of one parameter's elements in adjacent tiles (pieces of 16,384 elements).
   struct Run {
     const optim::StateFormat& format;
     const std::byte *weights, *state;  // bytes of the tiles, from the beginning of the first tile on

@@ -1,6 +1,6 @@
-// Standing describes a run between two steps: its best validation, the number of validations since then, whether a validation is
-// still due, and whether the last losses were finite. It is stored in every checkpoint's manifest and with every step's state on
-// nvme, so that a run that is stopped and resumed makes the same decisions as one that is not stopped. Standing is a value.
+// Standing describes a run between two steps: its best validation, the number of validations since then, whether a validation is still due,
+// and whether the last losses were finite. It is stored in every checkpoint's manifest and with every step's state on nvme, so that a run
+// that is stopped and resumed makes the same decisions as an uninterrupted run. Standing is a value.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <string>

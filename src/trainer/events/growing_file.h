@@ -27,7 +27,8 @@ class GrowingFile {
   const std::string& why() const { return why_; }
   i64 lost() const { return lost_; }
   std::string name() const { return file_.path().filename().string(); }
-  /// Flushes everything that was written to stable storage. Pieces that wait in memory are not included. Throws Error(io).
+  /// Makes everything that was written durable, that is, safe from a power loss. Pieces that wait in memory are not included. Throws
+  /// Error(io).
   void sync() { file_.sync(); }
 
  private:

@@ -30,8 +30,8 @@ StepScalars scalars_of(const std::string& metrics_line);
 i64 step_of_line(const std::string& metrics_line);
 i64 step_of_row(const std::string& csv_row);
 
-/// csv_header() returns the header of metrics.csv, which has all tags; csv_row() returns the row
-/// of a step. Both end with a line feed. A cell is empty if the step does not have the number.
+/// csv_header() returns the header of metrics.csv, which has all tags; csv_row() returns the row of a step. Both texts end with a line
+/// feed. A cell is empty if the step does not have the number.
 std::string csv_header();
 std::string csv_row(const StepScalars& step);
 

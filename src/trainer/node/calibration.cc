@@ -149,7 +149,7 @@ std::string whole_text(const Json& rows) {
 }
 
 // Returns whether the new row `other` replaces the stored `row`. It does if both have the same name and path, or if the stored path no
-// longer exists and lay in the same folder: every batch job has a scratch path of its own, and the file must not grow with each job.
+// longer exists and lay in the same folder: every batch job has a different scratch path, and the file must not grow with each job.
 bool same_figure(const Json& row, const BenchRow& other) {
   if (!row.is_object() || text_at(row, "name") != other.name) return false;
   const fs::path path = text_at(row, "path");

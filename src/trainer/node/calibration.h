@@ -45,8 +45,8 @@ struct Calibration {
   double reduce_scatter_bytes_per_s = 6e9;
   double all_gather_bytes_per_s = 6e9;
   bool ranks_measured = false;
-  // The next values are the rates of the first usable GPU: products of large matrices, a copy within the GPU's
-  // memory (bytes read and bytes written both count), and copies between the GPU and page-locked host memory.
+  // The next values are the rates of the first usable GPU: products of large matrices, a copy within the GPU's memory (bytes read and bytes
+  // written are added), and copies between the GPU and page-locked host memory.
   double gpu_matmul_flops_f32 = 50e12, gpu_matmul_flops_bf16 = 500e12, gpu_copy_bytes_per_s = 2e12;
   double to_gpu_bytes_per_s = 20e9, from_gpu_bytes_per_s = 20e9;
   std::vector<DiskRates> disks;  // the paths that were measured

@@ -43,8 +43,8 @@ class Messages {
   std::vector<std::string> early_;  // the lines before record() was called
 };
 
-/// Passes each line to a function, in the form in which the program writes it where stderr is no terminal. Control characters are made
-/// visible, because much of the text is of unknown origin.
+/// Passes each line to a function, as plain text without terminal control: what the program writes where stderr is no terminal. Control
+/// characters are made visible, because much of the text is of unknown origin.
 class LineMessages final : public Messages {
  public:
   /// `line` may be empty; then the lines go nowhere. It is called by one thread at a time, and may not call this object.

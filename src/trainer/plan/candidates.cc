@@ -50,7 +50,7 @@ class Enumeration {
  public:
   Enumeration(const PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates)
       : base_(base), layout_(held_here(base)), wishes_(wishes), budgets_(budgets), rates_(rates) {
-    // A placement option may give bytes per tier (--place-optimizer device=2GiB,host=rest). The sizes of parameter groups are computed here
+    // A --place option may give bytes per tier (--place-optimizer device=2GiB,host=rest). The sizes of parameter groups are computed here
     // as such an option counts them. If the ZeRO stage shards this kind of state, only this rank's shard counts, otherwise the whole group.
     const parallel::Sharding& sharding = base.scheduling.sharding;
     const auto from_stage = [&](int stage) {
@@ -385,7 +385,7 @@ class Enumeration {
   const TierBudgets& budgets_;
   const Rates& rates_;
   std::vector<i64> weights_, gradients_, state_;
-  i64 stepped_elems_ = 0;                                                      // elements that this rank updates
+  i64 stepped_elems_ = 0;                                                      // elements whose optimizer updates this rank makes
   double forward_s_ = 0, backward_s_ = 0;                                      // compute time per step, in seconds
   std::map<std::tuple<bool, bool, bool, Tier>, ActivationBytes> activations_;  // key: recompute, spilled, vertical order, cache tier
   std::vector<Candidate> found_;

@@ -41,14 +41,14 @@ struct Rates {
   double flops = 100e9;              // FLOP/s of matrix products in a block that was not timed
   double wide_flops = 100e9;         // FLOP/s of fp32 products, such as Muon's
   std::vector<BlockSeconds> blocks;  // timed blocks; empty if none was timed
-  /// The unit times are seconds per element or byte. The defaults are those of two cores of an ordinary server with AVX2.
+  /// The times of single operations, in seconds per element or byte. The defaults are those of two cores of an ordinary server with AVX2.
   UnitSeconds unit{.tile_s = 1e-9, .checksum_s = 1e-10, .copy_s = 1e-10, .update_s = 1.4e-9, .norm_s = 4e-10, .sweep_s = 5e-11};
   double disk_read_bytes_per_s = 1.5e9, disk_write_bytes_per_s = 1e9;
   /// Rates of two collectives. They count the bytes that all ranks of a node together read and write per second in the collective
   /// (calibration.h).
   double reduce_scatter_bytes_per_s = 6e9, all_gather_bytes_per_s = 6e9;
   double threads = 1;  // host threads that update parameters while a GPU computes
-  // a model of this machine for simulation; for a GPU each executing thread has a core of its own, so that none waits for another
+  // a model of this machine for simulation; for a GPU each executing thread has a separate core, so that none waits for another
   parallel::Machine machine;
 
   BlockSeconds block(size_t index, const BlockFlops& work) const;
@@ -105,8 +105,8 @@ struct StepLists {
 
 /// Simulates a step of one rank. It assumes that data from other ranks always arrives in time.
 StepCost predict(const parallel::Plan& plan, const StepLists& lists, const nn::Sequential& model, const Rates& rates);
-/// Simulates a step of all stages of a pipeline, whose ranks wait for each other, and returns the cost of
-/// the stage with index `mine`. Each rank is assumed to have a machine of its own with the given rates.
+/// Simulates a step of all stages of a pipeline, whose ranks wait for each other, and returns the cost of the stage with index `mine`. Each
+/// rank is assumed to have a separate machine with the given rates.
 StepCost predict_together(std::span<const parallel::Plan> stages, size_t mine, const StepLists& lists, const nn::Sequential& model,
                           const Rates& rates);
 

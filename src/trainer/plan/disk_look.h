@@ -11,7 +11,7 @@ namespace spillway::trainer {
 
 struct DiskLook {
   std::vector<DiskRates> disks;  // one per path; DiskRates::path is empty if the rates are assumed constants
-  std::string doubts;            // one text of the form "; …" for each path whose disk is limited or whose rates are assumed constants
+  std::string doubts;            // one text that begins with "; " for each path whose disk is limited or whose rates are assumed constants
 };
 
 /// Returns the rates of all `paths`. Throws Error(io) if the system refuses the requested I/O engine.

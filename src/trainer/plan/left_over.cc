@@ -19,13 +19,13 @@ using parallel::Plan;
 using parallel::PlanRequest;
 using parallel::Tier;
 
-// A kind of data that the value `auto` of a placement option places: weights, gradients or optimizer state.
+// A kind of data whose tier the value `auto` of a --place option leaves to the planner: weights, gradients or optimizer state.
 struct Kind {
   const char* name;
   const PlacementWish& wish;
   std::vector<Tier>& tiers;
   i64 tile_bytes;
-  bool slots;  // the tier may store two copies of this data, so that a step overwrites no bytes that are still read
+  bool slots;  // whether the tier may store two copies of this data, so that a step overwrites no bytes that are still read
   parallel::TileRange (*held)(const parallel::Placement&, const parallel::Scheduling&, const parallel::Group&);
 };
 
@@ -219,7 +219,7 @@ std::optional<Fuller> fill_left_over(const PlanRequest& request, const Plan& pla
     return cheaper;
   };
   if (Filling filling(best.request, best.plan, wishes); filling.take_largest() > 0) take(filling);
-  // only a share of the unused memory may be usable, because the new placement may need more device buffers
+  // only a share of the unused memory may be usable, because moving data to other tiers may take more device buffers
   for (const double share : {1.0, 0.9, 0.5}) {
     Filling filling(best.request, best.plan, wishes);
     if (filling.fill(left_of(best.plan, budgets), share) == 0 || take(filling)) break;

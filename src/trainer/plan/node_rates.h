@@ -9,7 +9,7 @@ namespace spillway::trainer {
 
 struct NodeRates {
   Rates rates;
-  std::string doubts;  // one text of the form "; …" for each reason to trust a prediction less
+  std::string doubts;  // one text that begins with "; " for each reason to trust a prediction less
   // bytes of this process's memory after timing, before the plan is allocated; and its peak until then
   i64 process_bytes = 0, peak_bytes = 0;
 };

@@ -119,7 +119,8 @@ double logits_again_s(const Plan& plan, const nn::Sequential& model, const Rates
   return static_cast<double>(again) * rates.block(last, work).forward;
 }
 
-// Called if the fastest plan has no memory for the logits. Checks whether a slower placement that keeps the logits gives a faster step.
+// Called if the fastest plan has no memory for the logits. Checks whether a plan that keeps the logits, but stores other data in slower
+// tiers, gives a faster step.
 ChosenPlan or_with_logits(ChosenPlan chosen, PlanRequest base, const PlacementSettings& wishes, const TierBudgets& budgets,
                           const Rates& rates) {
   if (chosen.plan.logits_bytes == 0 || chosen.plan.placement.keeps_logits) return chosen;

@@ -338,7 +338,8 @@ std::vector<BlockSeconds> time_blocks(const PlanRequest& r, Device device, Tf32 
   const Kinds kinds = kinds_of(r);
   if (pass_flops(r, kinds, 1) > kMostRowSeconds * kExpectedShare * flops) return {};
   MemoryPool pool("probe", budget_bytes, "", device.is_cuda() ? gpu_memory(device.index, budget_bytes) : system_memory());
-  // Image models need two rows: a block may reduce an image to one element, and batch norm's variance of a single element is undefined.
+  // Image models need a batch of two images: a block may reduce an image to one element, and batch norm's variance of a single element is
+  // undefined.
   i64 rows = r.model->reads_images() ? std::min<i64>(2, r.micro_batch_size) : 1;
   std::vector<BlockSeconds> timed = time_rows(r, kinds, rows, device, tf32, threads, pool);
   if (timed.empty()) return {};

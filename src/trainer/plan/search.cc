@@ -15,8 +15,9 @@ using parallel::Tier;
 
 // At most kMostSized candidates are sized exactly. A plan that fits is usually found long before this limit.
 constexpr int kMostSized = 60;
-// At most kMostCompared plans that fit are simulated. They differ in their placement or in where their optimizer updates run. Only plans
-// whose estimated times are within kWorthComparing of the first one are simulated, since the estimates rank more distant plans correctly.
+// At most kMostCompared plans that fit are simulated. They differ in which tiers store which data, or in where their optimizer updates run.
+// Only plans whose estimated times are within kWorthComparing of the first one are simulated, since the estimates rank more distant plans
+// correctly.
 constexpr size_t kMostCompared = 8;
 constexpr double kWorthComparing = 1.25;
 

@@ -94,8 +94,8 @@ std::string peers_of_nccl() {
 
 }  // namespace
 
-// Returns the bytes that NCCL takes on one GPU. A rank has one NCCL communicator with the data-parallel ranks,
-// which all send to each other. With each neighbour in the pipeline it has two more, one for each direction.
+// Returns the bytes that NCCL takes on one GPU. A rank has one NCCL communicator that it shares with the data-parallel ranks, which all
+// send to each other. For each neighbour in the pipeline, the rank has two more communicators, one for each direction.
 i64 nccl_memory(const RanksConfig& config, i64 communicator_bytes, i64 pair_bytes) {
   const i64 stages = config.pipeline_stages, data_ranks = config.ranks / stages;
   const i64 of_data = data_ranks > 1 ? communicator_bytes + (data_ranks - 1) * pair_bytes : 0;

@@ -11,8 +11,8 @@
 namespace spillway::trainer {
 namespace {
 
-// Returns the rendezvous address for ranks that torchrun started. If torchrun's agent keeps
-// a store of its own at MASTER_PORT, that port is occupied and the next port is used.
+// Returns the rendezvous address for ranks that torchrun started. If torchrun's agent keeps a store at MASTER_PORT, that port is occupied
+// and the next port is used.
 std::string place_of_torchrun(const Launcher& launcher, const Host& host) {
   const auto name = host.env("MASTER_ADDR"), text = host.env("MASTER_PORT");
   int port = 0;

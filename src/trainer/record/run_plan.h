@@ -1,6 +1,6 @@
-// RunPlan describes the plan of a run. The file plan.json in the run folder stores it for programs and
-// people that watch the run: memory by tier with its budgets, the predicted time of a step, the bytes
-// that a step moves, and what would make a step faster. The types are plain values; thread-safe.
+// RunPlan describes the plan of a run. The file plan.json in the run folder stores it for programs and people that watch the run: memory by
+// tier with its budgets, the predicted time of a step, the bytes that a step moves, and what would make a step faster. The types are plain
+// values; thread-safe.
 #pragma once
 #include <filesystem>
 #include <optional>

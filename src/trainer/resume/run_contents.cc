@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the configuration keys that name files whose contents are compared if the values differ.
+// Returns the configuration keys that name files. If the files' names in two configurations differ, the files' contents are compared.
 std::vector<std::string> keys_by_contents() { return keys_with(Command::train, &Option::compared_by_contents); }
 
 std::string flag_of(const std::string& key) {

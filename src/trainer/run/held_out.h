@@ -1,7 +1,7 @@
-// Computes the loss of a model on validation data and, for images, its accuracy. The result has the same bits on any
-// number of ranks: of R data-parallel ranks, rank j % R evaluates micro-batch j, and the losses are added in the order
-// of j. In each round every rank evaluates one micro-batch. This holds in the last round too, even if fewer
-// micro-batches than ranks remain, because all ranks must take part in the collectives. The surplus results are ignored.
+// Computes the loss of a model on validation data and, for images, its accuracy. The result is bitwise the same on any number of ranks: of
+// R data-parallel ranks, rank j % R evaluates micro-batch j, and the losses are added in the order of j. In each round every rank evaluates
+// one micro-batch. This holds in the last round too, even if fewer micro-batches than ranks remain, because all ranks must take part in the
+// collectives. The surplus results are ignored.
 #pragma once
 #include <functional>
 #include <optional>

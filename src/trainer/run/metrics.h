@@ -1,5 +1,5 @@
-// Formats the lines of metrics.jsonl and the summary of `train --json`. Reading a printed number back gives the same bits. A non-finite
-// number is printed as null, with "nonfinite": "nan" or "inf" beside it.
+// Formats the lines of metrics.jsonl and the summary of `train --json`. Reading a printed number back gives exactly the same number. A
+// non-finite number is printed as null, with "nonfinite": "nan" or "inf" beside it.
 #pragma once
 #include <optional>
 #include <string>

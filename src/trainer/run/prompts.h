@@ -22,8 +22,8 @@ class Conversations {
   /// Uses the template of --chat-template (a file or a name), or without the flag the template in the tokenizer's
   /// folder. Throws Error(usage) if there is no template, and Error(data) if the template cannot be read.
   Conversations(const WritingConfig& config, const ModelSource& source, std::shared_ptr<const data::Tokenizer> tokenizer);
-  /// Returns the tokens of a conversation up to the point where the model's answer begins. A row may have template variables of its own
-  /// (tools, documents, …). A plain array of `messages` has none. Throws Error(data) if the template refuses the conversation.
+  /// Returns the tokens of a conversation up to the point where the model's answer begins. A row of data may set template variables (tools,
+  /// documents, …); a plain array of `messages` sets none. Throws Error(data) if the template refuses the conversation.
   std::vector<i32> tokens(const nlohmann::ordered_json& messages) const;
   std::vector<i32> tokens(const data::Row& row) const;
 

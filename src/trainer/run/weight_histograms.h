@@ -1,6 +1,6 @@
-// Computes a histogram of each parameter's weights, wherever they are stored. All ranks work together, one parameter at a
-// time: each rank counts the elements that it would write to a checkpoint. The elements are read in pieces, so that memory
-// holds only these pieces and one histogram per thread. The result does not depend on the placement or the number of ranks.
+// Computes a histogram of each parameter's weights, in whichever tier they are stored. All ranks work together, one parameter at a time:
+// each rank counts the elements that it would write to a checkpoint. The elements are read in pieces, so that memory holds only these
+// pieces and one histogram per thread. The result depends neither on the tiers nor on the number of ranks.
 #pragma once
 #include <functional>
 

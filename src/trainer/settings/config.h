@@ -187,9 +187,10 @@ struct TrainConfig : RanksConfig, TextConfig {
   i64 micro_batches(i64 data_parallel_ranks = 1) const;
   /// Returns the number of rows (windows of tokens, or images) of one optimizer step on all ranks together.
   i64 global_batch() const { return micro_batches(data_ranks()) * micro_batch_rows() * data_ranks(); }
-  /// Returns the number of steps that the learning-rate schedule spans. Requires a resolved configuration, in which `steps` is set.
+  /// Returns the number of steps that the learning-rate schedule spans. The configuration must be resolved, so that `steps` is set.
   i64 curve_steps() const { return schedule_steps.value_or(*steps); }
-  /// Returns the rows of one micro-batch. Requires a resolved configuration, because an unset size counts as 1 even for images.
+  /// Returns the sequences or images of one micro-batch. The configuration must be resolved, because an unset size counts as 1 even for
+  /// images.
   i64 micro_batch_rows() const { return micro_batch_size.value_or(1); }
 };
 
@@ -309,14 +310,14 @@ struct ScheduleConfig : CommonConfig {
 
 /// Returns whether an option places something in this tier.
 bool uses_tier(const PlacementSettings& wishes, Tier tier);
-/// Returns whether something may be placed in this tier, because an option says so or leaves it open.
+/// Returns whether some data may lie in this tier, because an option names the tier or leaves the choice open.
 bool may_use_tier(const PlacementSettings& wishes, Tier tier);
 
 /// Returns every option of train with its value as JSON, one key per line, which --config can read. Unset optionals are null, or "auto" if
-/// the flag accepts that word. Numbers read back to the same bits.
+/// the flag accepts that word. A number that is read back is exactly the same number.
 std::string to_json(const TrainConfig& config);
 
-/// Returns the default of --warmup-steps: 1 % of the steps, at most 2000. The onecycle schedule begins with a warm-up of its own, so its
+/// Returns the default of --warmup-steps: 1 % of the steps, at most 2000. The onecycle schedule itself begins with a warm-up, so its
 /// default is 0.
 i64 default_warmup_steps(optim::Schedule::Kind kind, i64 steps);
 /// Returns the learning-rate schedule of the resolved configuration, spanning `steps` steps. A warm-up or decay length that the user did

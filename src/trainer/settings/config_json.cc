@@ -109,7 +109,7 @@ TrainConfig without_alternatives(TrainConfig config) {
   return config;
 }
 
-// Returns the value with which an option enters the comparison of settings that change numbers.
+// Returns the option's value as it is compared between two configurations to find settings that change a run's numbers.
 Json number_value(const Option& option, const TrainConfig& config, const Settings& settings) {
   if (!option.counts_as) return value_of(option, settings);
   const auto text = option.counts_as(config);

@@ -17,8 +17,8 @@ struct OptimizerGroup {
   std::optional<double> weight_decay;
 };
 
-/// Parses one value of --optimizer-group. The last colon separates the pattern from the settings. Throws Error(usage) for any other form,
-/// an invalid pattern or a negative number.
+/// Parses one value of --optimizer-group. The last colon separates the pattern from the settings. Throws Error(usage) for a text without
+/// these parts, an invalid pattern or a negative number.
 OptimizerGroup parse_optimizer_group(const std::string& text);
 
 /// Returns one number for each parameter name: the index, counted from 1, of the first group whose pattern is found in the name, or 0 if no

@@ -128,7 +128,8 @@ std::vector<const Option*> options_of(Command command);
 const Option* find_option(Command command, std::string_view name);
 /// Returns the JSON keys of the command's options that have an attribute, in the table's order: keys_with(c, &Option::makes_rows).
 std::vector<std::string> keys_with(Command command, bool Option::*attribute);
-/// Returns whether the option has another value in `settings` than by default. Requires an option of the settings' command with a field.
+/// Returns whether the option's value in `settings` differs from its default. `option` must be an option of the command whose settings
+/// these are, and its `field` must be set.
 bool is_given(const Option& option, const Settings& settings);
 
 /// Each function below returns one part of the table that options() joins.

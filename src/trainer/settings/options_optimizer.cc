@@ -148,7 +148,8 @@ std::vector<Option> optimizer() {
   };
 }
 
-// A warm-up that is derived from the steps counts as unset, because the steps are not compared either.
+// Returns the --warmup-steps by which runs are compared. A warm-up that is derived from --steps counts as unset, because --steps is not
+// compared either.
 std::optional<std::string> own_warmup(const TrainConfig& config) {
   const bool derived = config.steps && config.warmup_steps == default_warmup_steps(config.lr_schedule, *config.steps);
   if (!config.warmup_steps || derived) return {};

@@ -35,7 +35,7 @@ struct PlacementSettings {
   PlacementWish parameters, gradients, optimizer, activations;
   Recompute recompute = Recompute::automatic;
   OptimizerOverlap overlap = OptimizerOverlap::automatic;
-  // the order of micro-batches and blocks; not an option of its own: resolve_order() (pipeline_wish.h) sets it
+  // the order of micro-batches and blocks, for which there is no option: resolve_order() (pipeline_wish.h) sets it
   std::optional<parallel::Order> order;
   std::optional<i64> prefetch;          // number of blocks whose tensors are prefetched
   std::optional<int> zero_stage;        // the ZeRO stage, 0 to 3

@@ -1,4 +1,4 @@
-// RunSettings says what a run saves, shows and records while it trains. Plain values, thus thread-safe.
+// RunSettings says what a run saves, shows and records while it trains. It only holds values, thus it is thread-safe.
 #pragma once
 #include <optional>
 #include <string>

@@ -49,7 +49,7 @@ std::string shown(const Value& value);
 
 const std::string& read_text(const Value& value, const std::string& what);
 i64 read_integer(const Value& value, const std::string& what);
-double read_number(const Value& value, const std::string& what);  // also takes a whole number; refuses infinity and NaN
+double read_number(const Value& value, const std::string& what);  // takes whole numbers and fractions; refuses infinity and NaN
 bool read_flag(const Value& value, const std::string& what);
 i64 read_size(const Value& value, const std::string& what);      // returns bytes; takes a text with a unit, or a whole number of bytes
 i64 read_duration(const Value& value, const std::string& what);  // returns seconds; takes a text with a unit, or a whole number of seconds

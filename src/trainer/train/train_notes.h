@@ -11,9 +11,10 @@
 
 namespace spillway::trainer {
 
-/// Records in `progress` what the bits of the coming steps depend on besides the configuration: the instruction set or the GPU,
-/// and the cuDNN engines, which `attention` names ("" without cuDNN). Warns if earlier steps were computed with other ones. Those
-/// may sum in another order, so the run continues, but the last bits of its numbers may differ from those of an uninterrupted run.
+/// Records in `progress` what the rounding of the coming steps depends on besides the configuration: the instruction set or the GPU, and
+/// the cuDNN engines, which `attention` names ("" without cuDNN). Warns if earlier steps were computed with another instruction set, GPU or
+/// engine. These may sum in another order, so the run continues, but the last bits of its numbers may differ from those of an uninterrupted
+/// run.
 void note_machine(Progress& progress, const ChosenDevice& device, const std::string& attention, Messages& messages);
 
 /// Returns three lines about a resolved run, without a line break at the end: the model and its weights, where `weights` says what these

@@ -1,4 +1,4 @@
-// Tests the measuring loops of the bench command against clocks and byte counts of the test's own where possible, and the command itself.
+// Tests the measuring loops of the bench command against clocks and byte counts that the test itself keeps, and the command as a whole.
 #include "app/commands/bench.h"
 
 #include <gtest/gtest.h>
@@ -113,8 +113,8 @@ TEST_F(BenchTest, DiskMovesWhatItCountsAndLeavesNothing) {
     EXPECT_EQ(rows[0].name, "disk.read");
     EXPECT_EQ(rows[0].path, fs::canonical(folder_.path()).string());
     for (const BenchRow& row : rows) EXPECT_GT(row.value, 1e5) << row.name;
-    // The bench writes its file of 24 MiB once. Each of five rounds then reads
-    // 24 MiB, writes 24 MiB, and mixes reads of 12 MiB with writes of 12 MiB.
+    // The command `bench` writes its file of 24 MiB once. Each of five rounds then reads 24 MiB, writes 24 MiB, and mixes reads of 12 MiB
+    // with writes of 12 MiB.
     EXPECT_EQ(system.read, 5 * (24 + 12) * kMiB);
     EXPECT_EQ(system.written, (24 + 5 * (24 + 12)) * kMiB);
     EXPECT_TRUE(fs::is_empty(folder_.path()));

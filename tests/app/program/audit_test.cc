@@ -125,8 +125,8 @@ TEST(ProcessMemory, KnowsThisProcess) {
   EXPECT_GE(memory.peak_bytes, memory.now_bytes);
 }
 
-// Compares the process memory that the plan predicted with the measured peak. The tests run the real program as a process of its own, since
-// a test's process holds other memory too.
+// Compares the process memory that the plan predicted with the measured peak. The tests run the real program as a separate process, since a
+// test's process holds other memory too.
 class ProcessLineRelease : public testing::Test {
  protected:
   // Runs train with `flags` and returns by how many percent the predicted process memory in the audit is off.
@@ -173,7 +173,7 @@ TEST_F(ProcessLineRelease, OfStateOnNvme) {
             kMostOff);
 }
 
-// Tests the least time that a disk needs: with a duplex of 1 reads and writes share its rate, with 2 each has a rate of its own.
+// Tests the least time that a disk needs: with a duplex of 1 reads and writes share its rate, with 2 each proceeds as if it were alone.
 TEST(Rates, TheDisksTimeForAMix) {
   Rates rates;
   rates.disk_read_bytes_per_s = 2;

@@ -319,7 +319,8 @@ TEST(ScheduleOver, HasWhatWasGivenAndFollowsTheStepsInTheRest) {
   EXPECT_EQ(cycle.steps, 500);
 }
 
-// Warm-up is compared by its number of steps. One step is the default for 100 steps but not for 900, and giving it explicitly is no change.
+// A run may only be continued with the same number of warm-up steps, whether the flag gives that number or it is the default. The default
+// is 1 for 100 steps, but not for 900.
 TEST(NumberChanges, AWarmupThatIsTheSameIsNoChange) {
   const std::string before = to_json(train_config({"--steps", "100", "--warmup-steps", "1"}));
   EXPECT_TRUE(number_changes(before, train_config({"--steps", "900", "--warmup-steps", "1"})).empty());

@@ -1,5 +1,5 @@
-// Tests training on data-parallel ranks that are threads of this process. All ZeRO stages and tiers give the same
-// bits, another number of ranks can load a checkpoint, and an error of one rank ends all ranks with one message.
+// Tests training on data-parallel ranks that are threads of this process. All ZeRO stages and tiers give bitwise the same results, another
+// number of ranks can load a checkpoint, and an error of one rank ends all ranks with one message.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// Tests --allow-change freeze in the middle of a run. Unfrozen parameters start like parameters that are
-// added to a PyTorch optimizer: with zero moments and a step count of their own. Newly frozen parameters
-// lose their optimizer state. The bits are the same in every tier, on any ranks, and after a restart.
+// Tests --allow-change freeze in the middle of a run. Unfrozen parameters start like parameters that are added to a PyTorch optimizer: with
+// zero moments and a separate step count. Newly frozen parameters lose their optimizer state. The results are bitwise the same in every
+// tier, on any ranks, and after a restart.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -327,7 +327,7 @@ TEST(Loader, OnTheMetaDeviceSizesAndCountsOnly) {
   EXPECT_GT(arena.peak_bytes(), 0);
 }
 
-// A mixture reads two sources of 10 and 3 windows with equal weight. Each source has epochs of its own, each in another order.
+// A mixture reads two sources of 10 and 3 windows with equal weight. Each source has its own epochs, each in a different order.
 TEST(Loader, AMixtureWalksEachSourceInItsOwnEpochs) {
   const Sources sources = counting({41, 13});
   const Loader loader(sources, {.sequence_length = 4, .micro_batch_size = 60, .weights = {1, 1}});

@@ -58,7 +58,7 @@ TEST(HostileTorchFile, ADictionaryThatContainsItselfNestsTooDeeply) {
 TEST(HostileTorchFile, NamesAreNotCopiedWithoutEnd) {
   const std::string name = kept(text(std::string(1'000'000, 'n')), 0), one = kept(tensor(), 1);
   EXPECT_THAT(torch_refusal(name + one + dict({repeated(get(0) + get(1), 8000)})), HasSubstr("two tensors have the name \"nnnn"));
-  // Each tensor has a name of its own that begins with a long prefix. All names together would take too much memory.
+  // Each tensor has a different name, and all names begin with a long prefix. All names together would take too much memory.
   const std::string inner = dict(many(200, [](size_t i) { return text(std::to_string(i)) + get(1); }));
   EXPECT_THAT(torch_refusal(name + one + dict({get(0), inner})), HasSubstr(kTooMuch));
   EXPECT_THAT(torch_refusal(name + dict({repeated(get(0) + none, 8000)})), HasSubstr(kTooOften));
@@ -310,7 +310,7 @@ TEST(HostileZeroCheckpoint, SharedListsAreNotVisitedWithoutEnd) {
   const Zero z;
   const std::string one = kept(tensor(), 0);
   const auto usual = z.model({text(kShapes), z.shapes({text("w"), torch_size({1})})});
-  // One shard is listed a thousand times, and each entry would need elements of its own.
+  // One shard is listed a thousand times, so that the list has more elements than the file.
   for (const int stage : {1, 3})
     EXPECT_THAT(refusal(usual, one + z.optimizer({}, list({repeated(get(0), 1000)}), stage)), HasSubstr("have more elements than fit"));
   // One dictionary of shapes is listed as thousands of parameter groups, which takes too much memory or too many steps.

@@ -25,7 +25,8 @@ Pickle pickle_of(const std::string& bytes) {
 }
 
 TEST(Pickle, ReadsWhatPythonWrites) {
-  // The bytes are pickle.dumps({"a": [1, -2, 300, 70000, 2**40, 1.5, None, True, (b"x", "y")]}, 4), and a list [x, x] in protocol 2.
+  // The first bytes are pickle.dumps({"a": [1, -2, 300, 70000, 2**40, 1.5, None, True, (b"x", "y")]}, 4). The bytes after them are a list
+  // [x, x] that holds one object twice, in protocol 2.
   using namespace std::string_literals;
   const Pickle p = pickle_of(
       "\x80\x04\x95\x37\0\0\0\0\0\0\0}\x94\x8c\x01"

@@ -1,5 +1,5 @@
-// Compares formulas and selections on a GPU with the CPU. They have the CPU's bits,
-// except for formulas that use a function of CUDA, which are within 4 ulp of their terms.
+// Compares formulas and selections on a GPU with the CPU. Their results are bitwise equal to the CPU's, except for formulas that use a
+// function of CUDA, which are within 4 ulp of their terms.
 #include "kernels/elementwise/pointwise.h"
 
 #include "tests/support/gpu.h"

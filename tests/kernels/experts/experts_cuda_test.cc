@@ -152,7 +152,8 @@ TEST_F(ExpertTwins, RowsAreTheCpus) {
   }
 }
 
-// Rows begin one element later than aligned memory does, so no access of 16 bytes is aligned. The bits must be the same.
+// Rows begin one element later than aligned memory does, so no access of 16 bytes is aligned. The results must be bitwise the same as for
+// aligned rows.
 TEST_F(ExpertTwins, RowsLieAnywhere) {
   const Form f{30, 4, 2, 48};
   const Tensor experts = experts_of(f.tokens, f.experts, f.chosen);

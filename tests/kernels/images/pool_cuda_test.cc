@@ -1,4 +1,5 @@
-// Tests that pooling on a GPU has the CPU's bits. In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on the CPU.
+// Tests that pooling on a GPU is bitwise equal to pooling on the CPU. In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on the
+// CPU.
 #include "kernels/images/pool.h"
 
 #include "tests/support/gpu.h"

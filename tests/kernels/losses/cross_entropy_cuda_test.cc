@@ -41,9 +41,9 @@ Tensor some_targets(i64 rows, i64 columns) {
   return test::ints(all, {rows});
 }
 
-// Expects results near the fp64 ones. Logits of standard deviation 3 are within 11 of each other. Let u be half an
-// ulp. Each exponential errs by 11 u from rounding its argument and by 2 u of its own. A dozen rescalings of running
-// sums add 3 u each, and sums of some hundred terms per thread and in a tree add the rest: together less than 100 u.
+// Expects results near the fp64 ones. Logits of standard deviation 3 are within 11 of each other. Let u be half an ulp. Each exponential
+// errs by 11 u from rounding its argument and by 2 u from the exponential itself. A dozen rescalings of running sums add 3 u each, and sums
+// of some hundred terms per thread and in a tree add the rest: together less than 100 u.
 void expect_near_exact(const Results& got, const Results& exact, DType dtype, const std::string& what) {
   const double near = 100 * test::half_ulp(wide_dtype(dtype));
   const DType stored = got.gradient.dtype();
@@ -109,7 +109,8 @@ TEST_F(CrossEntropyTwins, InPlace) {
   }
 }
 
-// Computes cross entropy from parts, each with some columns of all rows, in rows of its own pitch. Zeros follow each part's gradient.
+// Computes cross entropy from parts, each with some columns of all rows, in rows whose pitch differs from part to part. Zeros follow each
+// part's gradient.
 Results in_parts(const Tensor& logits, const Tensor& targets, DType gradient_dtype, const std::vector<i64>& begins, i64 pad) {
   const i64 rows = logits.size(0), vocabulary = logits.size(1);
   const DType wide = wide_dtype(logits.dtype());

@@ -1,5 +1,5 @@
-// Tests matrix products followed by gelu or its gradient. On a GPU they run as one kernel if cuBLASLt has it, and
-// as two otherwise. Either way results are near fp64. On a CPU they have the bits of the two separate operations.
+// Tests matrix products followed by gelu or its gradient. On a GPU they run as one kernel if cuBLASLt has it, and as two otherwise. Either
+// way results are near fp64. On a CPU they are bitwise equal to those of the two separate operations.
 #include <cstdlib>
 
 #include "kernels/elementwise/elementwise.h"
@@ -72,7 +72,7 @@ TEST_F(MatmulGeluTwins, NearFp64AtAnySize) {
   }
 }
 
-// If cuBLASLt has no combined kernel, two kernels give the result. Plans are cached, so each case has shapes of its own.
+// If cuBLASLt has no combined kernel, two kernels give the result. Plans are cached, so each case has other shapes.
 TEST_F(MatmulGeluTwins, WhereTheLibraryCannotTheyAreTwoKernels) {
   if (!std::getenv("SPILLWAY_EMULATED_GPUS")) GTEST_SKIP() << "needs emulated GPUs";
   i64 k = 61;

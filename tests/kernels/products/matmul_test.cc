@@ -95,7 +95,8 @@ TEST(Matmul, SameBitsAtAnyThreadCount) {
   }
 }
 
-// Any block of the result C that is computed by itself has the same bits. This is the invariant that the header states.
+// Any block of the result C that is computed by itself is bitwise the same as within the whole product. This is the invariant that the
+// header states.
 TEST(Matmul, AnElementDependsOnItsRowAndColumnAlone) {
   for (const Types& types : kAll) {
     const Tensor a = test::random({90, 1777}, types.in, 1), b = test::random({1777, 150}, types.in, 2), whole = empty({90, 150}, types.out);

@@ -1,4 +1,5 @@
-// Compares sums and broadcasting arithmetic on a GPU with the CPU. Arithmetic has the CPU's bits. Sums add in fp64 in another order.
+// Compares sums and broadcasting arithmetic on a GPU with the CPU. Results of arithmetic are bitwise equal to the CPU's. Sums add in fp64
+// in another order than the CPU.
 #include "kernels/elementwise/pointwise.h"
 #include "kernels/rows/reduce.h"
 

@@ -222,7 +222,8 @@ TEST_F(AttentionTwins, SamplesOfABatchOnTensorCores) {
   }
 }
 
-// Attention must give the same bits if a block has as little shared memory as on workstation GPUs, which the test emulates.
+// Attention must give bitwise the same results if a thread block has as little shared memory as on workstation GPUs, which the test
+// emulates.
 TEST_F(AttentionTwins, TheSameBitsWithLessSharedMemoryOnTensorCores) {
   if (!std::getenv("SPILLWAY_EMULATED_GPUS")) GTEST_SKIP() << "needs emulated GPUs";
   for (const Case& c : {Case{1, 100, 130, 2, 1, 96}, Case{1, 70, 101, 1, 1, 128, true, 0.3}}) {

@@ -114,7 +114,8 @@ TEST_P(CudnnGraphsRelease, OfEveryShapeOfTheModelsAreValidAndWithinTheBound) {
 std::string name_of(const testing::TestParamInfo<GpuInWords>& info) { return info.param.name; }
 INSTANTIATE_TEST_SUITE_P(Gpus, CudnnGraphsRelease, testing::Values(kHopper, kBlackwell), name_of);
 
-// The bound on cuDNN's workspace is the bytes of the gradients of scores and of each head's dk and dv, near what Hopper's engines need.
+// The upper bound of cuDNN's workspace counts the gradients of all scores, and dk and dv of each query head. Hopper's engines need about as
+// much.
 TEST(CudnnBound, IsTheGradientsOfScoresAndOfEveryHead) {
   const Problem forward{1, 8192, 32, 8, 128, DType::bf16, true, false};
   EXPECT_EQ(workspace_bound(forward), 4096);

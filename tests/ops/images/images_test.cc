@@ -1,4 +1,5 @@
-// Tests 1-D and transposed convolutions, pooling and group norms: gradients by central differences, views, bits and refusals.
+// Tests 1-D and transposed convolutions, pooling and group norms: gradients by central differences, views, bitwise equal results and
+// refusals.
 #include "ops/images/batch_norm.h"
 #include "ops/images/conv.h"
 #include "ops/images/pool.h"
@@ -97,7 +98,7 @@ TEST(GroupNorm, OfAGainOfZero) {
   test::check_gradient({random({2, 4, 5}, 1), gamma, beta}, [](const auto& in) { return ops::group_norm(in[0], 2, in[1], in[2]); });
 }
 
-// A group norm with one group equals a layer norm, if each place of the layer norm's row is a channel of its own.
+// A group norm with one group equals a layer norm, if each place of the layer norm's row is a separate channel.
 TEST(GroupNorm, OfOneGroupIsALayerNorm) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     const Tensor x = test::random({5, 33}, dtype, 1), gamma = test::random({33}, dtype, 2), beta = test::random({33}, dtype, 3);

@@ -125,7 +125,8 @@ TEST_P(CommunicatorFailureOf, MessageThatNeverComesNamesItsSender) {
       kShort_s);
 }
 
-// Shows that rank 1, which is later than the time-out, counts as alive because it is active in a group of its own all the while.
+// Shows that rank 1, which is later than the time-out, counts as alive because it is active all the while in another group, which has no
+// other rank.
 TEST_P(CommunicatorFailureOf, WhoIsHeardOfIsAlive) {
   GetParam().run(
       [](auto& end) {

@@ -1,5 +1,5 @@
-// Tests snapshots taken while a GPU trains. A snapshot saves the state as it was stored at the step at which the snapshot began,
-// in whatever tier, and training keeps its bits. Visiting the weights works under every placement as well.
+// Tests snapshots taken while a GPU trains. A snapshot saves the state as it was stored at the step at which the snapshot began, in
+// whatever tier, and training gives bitwise the results that it gives without a snapshot. Visiting the weights works in every tier as well.
 #include "tests/parallel/device/support_gpu_run.h"
 #include "tests/parallel/run/support_visit.h"
 #include "tests/parallel/state/support_snapshot.h"

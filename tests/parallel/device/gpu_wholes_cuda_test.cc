@@ -1,5 +1,5 @@
-// Tests update rules that need whole parameters (Muon, Adafactor), on a machine with a GPU. Parameters of several tiles give the same
-// bits under every placement, on data-parallel ranks and on pipeline stages, and nearly the CPU's numbers.
+// Tests update rules that need whole parameters (Muon, Adafactor), on a machine with a GPU. Parameters of several tiles give bitwise the
+// same results in every tier, on data-parallel ranks and on pipeline stages, and nearly the CPU's numbers.
 #include "tests/parallel/device/support_gpu_run.h"
 
 namespace spillway::test::gpu_wholes_cuda_test {

@@ -1,4 +1,4 @@
-// Tests gradients rounded to bf16. The rounding is compared with fp64 arithmetic, and the placement of a rounded gradient changes no bit.
+// Tests gradients rounded to bf16. The rounding is compared with fp64 arithmetic, and the tier of a rounded gradient changes no bit.
 #include "parallel/device/gradient_rounding.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Tests on a GPU that a head that keeps its logits gives the same bits as one that recomputes them, within the memory that the plan says.
+// Tests on a GPU that a head that keeps its logits gives bitwise the results of a head that recomputes them, within the memory that the
+// plan says.
 #include "tests/parallel/device/support_gpu_run.h"
 #include "tests/parallel/run/support_kept_logits.h"
 

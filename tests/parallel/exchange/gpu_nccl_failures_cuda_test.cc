@@ -48,7 +48,7 @@ TEST_F(GpuNccl, AFaultOnOneRankReachesAll) {
   };
   const End end = end_of([&] { train(o); });
   EXPECT_GT(loads, 5);
-  // The first rank reports either its own fault or that of another rank that reached its sixth load earlier.
+  // The first rank reports either its own fault, or the fault of another rank that reached its sixth load earlier.
   EXPECT_TRUE(end.said.find("planted") != std::string::npos || end.said.find("because one of them failed") != std::string::npos)
       << end.said;
   EXPECT_LT(end.seconds, kSoon_s);

@@ -24,7 +24,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Holds one of two data-parallel ranks: its exchange, its queue and a piece of GPU memory. Each rank runs on a thread of its own.
+// Holds one of two data-parallel ranks: its exchange, its queue and a piece of GPU memory. Each rank runs on a separate thread.
 struct Side {
   int rank = 0;
   parallel::RankExchange& exchange;

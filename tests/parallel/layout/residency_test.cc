@@ -1,5 +1,5 @@
-// Tests the residency table, which says for each ZeRO stage, tier and order how a group's weights and gradients are held. Instruction
-// lists are generated and checked by this table.
+// Tests the residency table, which says for each ZeRO stage, tier and order of micro-batches how a group's weights and gradients are held.
+// Instruction lists are generated and checked by this table.
 #include "parallel/layout/residency.h"
 
 #include <gtest/gtest.h>

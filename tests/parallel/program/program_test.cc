@@ -1,5 +1,5 @@
-// Tests that the generator makes instruction lists (a Program) that pass the checker under every placement, and that the checker refuses
-// lists that would read or overwrite memory wrongly.
+// Tests that the generator makes instruction lists (a Program) that pass the checker whichever tiers hold the tensors, and that the checker
+// refuses lists that would read or overwrite memory wrongly.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -331,8 +331,8 @@ INSTANTIATE_TEST_SUITE_P(Overlaps, LastGradient,
                                          LastGradientCase{OptimizerOverlap::backward, 3, Order::micro_batch, 2},
                                          LastGradientCase{OptimizerOverlap::forward, 1, Order::micro_batch, 2}));
 
-// Shows that frozen weights wait for a deferred update if they are copied into memory that this update still reads. Frozen weights have
-// no update of their own, so they wait for nothing else.
+// Shows that frozen weights wait for a deferred update if they are copied into memory that this update still reads. Frozen weights are not
+// updated, so they wait for nothing else.
 TEST(Program, WhatComesToTheSlotOfADeferredStepWaitsForIt) {
   const nn::Sequential model = models::build(models::preset("gpt2-tiny"), DType::f32);
   for (const auto& p : model.parameters) p->frozen = p->name.find(".h.2.") == std::string::npos;

@@ -21,7 +21,7 @@ using parallel::Work;
 
 class Simulated : public testing::TestWithParam<std::tuple<ScheduleKind, int, int>> {
  protected:
-  // Returns a run with four layers, which make six blocks, so that every stage has equally many.
+  // Returns a run with four layers, which make six blocks, so that every stage has equally many blocks.
   RunOptions options() const {
     const auto& [kind, ranks, data] = GetParam();
     RunOptions o;

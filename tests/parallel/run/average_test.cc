@@ -1,5 +1,5 @@
-// Tests an average of the weights that a rank keeps. Its numbers agree with a recurrence over the weights after each step, it has
-// one set of bits under any placement and sharding, its memory is what the plan says, and it changes nothing else.
+// Tests an average of the weights that a rank keeps. Its numbers agree with a recurrence over the weights after each step, it is bitwise
+// the same in any tier and under any sharding, its memory is what the plan says, and it changes nothing else.
 #include <gtest/gtest.h>
 
 #include <algorithm>

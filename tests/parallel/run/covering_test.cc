@@ -1,6 +1,6 @@
-// Tests the law of same_bits_test.cc (placement changes no number) for combinations of all factors. There are too many for one test
-// (scripts/matrix.sh), so the test runs a covering array of strength 3, which contains every combination of any three settings, and some
-// corners by name.
+// Tests that no number depends on where tensors are stored (the law of same_bits_test.cc), for combinations of all factors. There are too
+// many for one test (scripts/matrix.sh), so the test runs a covering array of strength 3, which contains every combination of any three
+// settings, and some corners by name.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -109,7 +109,8 @@ TEST(CoveringArrayTest, ADifferenceShows) {
   EXPECT_EQ(objection(Row(kFactors, 0), shorter, 2), "losses differ");
 }
 
-// Tests moments in bf16 or 8 bits, which are rounded stochastically. Their numbers differ from fp32's, but not between placements.
+// Tests moments in bf16 or 8 bits, which are rounded stochastically. Their numbers differ from fp32's, but do not depend on the tiers that
+// hold the tensors.
 class RoundedMoments : public testing::TestWithParam<std::tuple<optim::Moments, DType>> {};
 
 TEST_P(RoundedMoments, AreTheSameBitsAnywhere) {

@@ -97,7 +97,8 @@ TEST_P(Faults, WhatIsRightWhenReadAgainChangesNoBitAndIsToldOf) {
   EXPECT_NE(told.find("CRC32C"), std::string::npos) << told;
 }
 
-// Shows that a damaged gradient leaves the committed generation valid, so that a restart can go on from it. Damaged weights do not.
+// Shows that a damaged gradient leaves the committed state valid, so that a restart can go on from it, and that damaged weights make it
+// invalid.
 TEST_P(Faults, OnlyASpoiltCommitIsGivenUp) {
   FaultyEngine* engine = nullptr;
   RunOptions o = on_disk(engine, GetParam());

@@ -1,5 +1,5 @@
-// Tests that frozen parameters keep their bits, and that the others get the gradients that they would have had. No gradient is
-// computed for blocks below the first one with a trained parameter, and none of this depends on the placement.
+// Tests that frozen parameters do not change, and that the others get the gradients that they would have had. No gradient is computed for
+// blocks below the first one with a trained parameter, and none of this depends on the tiers that hold the tensors.
 #include <gtest/gtest.h>
 
 #include <algorithm>

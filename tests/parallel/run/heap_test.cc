@@ -1,5 +1,5 @@
-// Tests that memory comes only from MemoryPools once the model is built: no step makes a heap allocation above 64 KiB. This
-// file counts calls of malloc, so it is compiled only without a sanitizer, which has a malloc of its own.
+// Tests that memory comes only from MemoryPools once the model is built: no step makes a heap allocation above 64 KiB. This file counts
+// calls of malloc, so it is compiled only without a sanitizer, which replaces malloc.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #include <gtest/gtest.h>
 #include <malloc.h>

@@ -1,5 +1,5 @@
-// Tests that a head that keeps its logits gives the same bits as one that recomputes them, in every order of
-// micro-batches and with activations in any tier. Logits that would be spilled are not kept.
+// Tests that a head that keeps its logits gives bitwise the results of a head that recomputes them, in every order of micro-batches and
+// with activations in any tier. Logits that would be spilled are not kept.
 #include "models/presets.h"
 #include "tests/parallel/run/support_kept_logits.h"
 

@@ -1,6 +1,6 @@
 // Tests fp16 with a dynamic loss scale. Planted overflows, at the beginning and later in a run, skip steps. Every loss, norm, weight,
-// moment and the scale itself are the same under any placement, overlap, order, sharding and pipeline. Counters show that the events
-// happened.
+// moment and the scale itself are the same in any tier and under any overlap, order of micro-batches, sharding and pipeline. Counters show
+// that the events happened.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// Tests gradients that are reduced over the ranks after each micro-batch. Their bits differ from those
-// of one reduction per step, but are the same wherever the sums are stored and in whatever order blocks
-// are computed. Each rank holds only its shard of the sums. The ranks are threads.
+// Tests gradients that are reduced over the ranks after each micro-batch. They are rounded differently from those of one reduction per
+// step, but are bitwise the same in whichever tier the sums are stored and in whatever order blocks are computed. Each rank holds only its
+// shard of the sums. The ranks are threads.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Tests Muon through a Rank. The parameters that Muon updates, and by how much, are compared with Muon's formula, applied to gradients
-// that are taken from a step of plain SGD. Matrices of many tiles and chunks give the same bits under any placement, even if some ranks
+// Tests Muon through a Rank. The parameters that Muon updates, and by how much, are compared with Muon's formula, applied to gradients that
+// are taken from a step of plain SGD. Matrices of many tiles and chunks give bitwise the same results in any tier, even if some ranks
 // update no matrix.
 #include <gtest/gtest.h>
 
@@ -79,7 +79,8 @@ TEST(MuonRank, MovesMatricesByItsFormulaAndTheRestAsAdamW) {
   EXPECT_EQ(matrices.size(), 4u);
 }
 
-// Compares all placements of long matrices. All but one have more than one chunk of 16 tiles, and a part of a tile at the end.
+// Compares runs whose long matrices lie in different tiers. All matrices but one have more than one chunk of 16 tiles, and end with a part
+// of a tile.
 TEST(MuonRankMore, LongMatricesGiveTheSameBitsAnywhere) {
   const auto options = [] {
     RunOptions o = of_width(324, MuonSettings{});

@@ -104,8 +104,8 @@ class Overlap : public testing::TestWithParam<std::tuple<int, int>> {
   bool speculates() const { return where().overlap == OptimizerOverlap::backward; }
 };
 
-// Shows the same bits for all kinds of clipping. The first norms are around 3: a threshold of 100 clips no step, 1e-3 clips all, and the
-// median norm clips half of them.
+// Shows that results are bitwise the same for all kinds of clipping. The first norms are around 3: a threshold of 100 clips no step, 1e-3
+// clips all, and the median norm clips half of them.
 TEST_P(Overlap, SameBitsWhetherClippingBites) {
   RunOptions o = options();
   std::vector<double> norms = plain(o).norms;
@@ -119,8 +119,8 @@ TEST_P(Overlap, SameBitsWhetherClippingBites) {
   }
 }
 
-// Shows the same bits across a skipped step. Row 200 of the position embedding holds infinite values, and only the second step reads this
-// row.
+// Shows that results are bitwise the same across a skipped step. Row 200 of the position embedding holds infinite values, and only the
+// second step reads this row.
 TEST_P(Overlap, SameBitsAcrossASkippedStep) {
   RunOptions o = options();
   o.weights = [](const nn::Parameter& p, i64 begin, std::span<double> out) {
@@ -363,8 +363,8 @@ TEST(OverlapCheck, RefusesAStepOutOfPlace) {
   }
 }
 
-// Shows that an optimizer update inside the backward must wait until the previous update is committed. It overwrites the older of two
-// generations of the state, which must stay valid until the deferred updates have completed the newer one.
+// Shows that an optimizer update inside the backward must wait until the previous update is committed. The update overwrites the older of
+// two copies of the state, which must stay valid until the deferred updates have completed the newer copy.
 TEST(OverlapCheck, RefusesASpeculationBeforeTheCommitOfTheUpdateBefore) {
   RunOptions o = base();
   o.steps = 0;

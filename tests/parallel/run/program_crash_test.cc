@@ -1,6 +1,6 @@
-// Tests that a training run with everything on nvme survives a crash. Its I/O is recorded. From any disk
-// image that a crash at any instant may leave, a restart must find the state after some step, to the bit
-// and no older than the last reported commit, and must go on from it with the same bits.
+// Tests that a training run with everything on nvme survives a crash. Its I/O is recorded. From any disk image that a crash at any instant
+// may leave, a restart must find the state after some step, to the bit and no older than the last reported commit, and must go on from it
+// with bitwise the same results.
 #include <gtest/gtest.h>
 #include <malloc.h>
 

@@ -1,5 +1,5 @@
-// Tests batch norm's running statistics in a rank: their values after a step, that norm, clipping and averages exclude them, and that
-// they have the same bits under any placement, recomputation, sharding and update rule.
+// Tests batch norm's running statistics in a rank: their values after a step, that norm, clipping and averages exclude them, and that they
+// are bitwise the same in any tier and under any recomputation, sharding and update rule.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,7 +22,7 @@ nn::Sequential tiny(const models::ModelConfig&, DType dtype) {
   return models::build_resnet({.widths = {4, 6}, .blocks = {1, 1}}, kImage, kClasses, dtype);
 }
 
-// Returns a batch whose micro-batches each have a mean and a variance of their own.
+// Returns a batch whose micro-batches differ in mean and variance.
 StepBatch images(const RunOptions& o, i64 step, int rank) {
   StepBatch batch;
   batch.cursor = step * o.micro_batches * o.ranks * o.micro_batch_size;

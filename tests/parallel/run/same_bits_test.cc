@@ -1,6 +1,6 @@
-// Tests the law that where the bytes reside never changes a number. Every cell trains the same steps under another placement. Each loss,
-// norm and weight must equal, to the bit, that of the run with everything on the device. The cell must also have moved exactly the bytes
-// that its plan says, so that a placement that was ignored cannot pass.
+// Tests the law that where the bytes reside never changes a number. Every cell trains the same steps with the tensors in other tiers. Each
+// loss, norm and weight must equal, to the bit, that of the run with everything on the device. The cell must also have moved exactly the
+// bytes that its plan says, so that a placement that was ignored cannot pass.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -157,7 +157,8 @@ TEST_P(SameBitsCorner, AnyBucketSize) {
   expect_reference(o, "gpt2-tiny");
 }
 
-// Shows that gradient accumulation gives the same numbers under every placement. These numbers differ from those of one micro-batch.
+// Shows that gradient accumulation gives the same numbers in whichever tiers the tensors lie. These numbers differ from those of one
+// micro-batch.
 TEST_P(SameBitsCorner, WithAccumulation) {
   RunOptions o = corner("gpt2-tiny");
   o.steps = std::min<i64>(kSteps, 5);

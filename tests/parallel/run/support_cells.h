@@ -1,6 +1,6 @@
 // Lists the different ways to run one training that must all give the same numbers. Each way is a cell: a value for each of sixteen
-// factors. Four of the factors (model, precision, micro-batches, clipping) form the numbers key; cells that share it must agree in every
-// bit.
+// factors, such as tiers, overlap and precision. Four of the factors (model, precision, micro-batches, clipping) form the numbers key;
+// cells that share it must agree in every bit.
 #pragma once
 #include <array>
 #include <map>

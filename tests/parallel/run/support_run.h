@@ -1,4 +1,4 @@
-// Trains a small model in-process under any placement and returns every number, for tests that compare bits.
+// Trains a small model in-process, with its tensors in any tiers, and returns every number, for tests that compare results bitwise.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -38,7 +38,7 @@ struct RunOptions {
   std::function<bool(const nn::Parameter&)> freeze;
   i64 stripes = 1;
   bool on_gpu = false;
-  bool gpu_to_gpu = false;             // true: each rank has a GPU of its own, and the GPUs talk over NCCL
+  bool gpu_to_gpu = false;             // true: each rank has a different GPU, and the GPUs talk over NCCL
   double nccl_timeout_s = kPatienceS;  // time-out of NCCL exchanges, in seconds
   int ranks = 1, zero_stage = 0;       // number of data-parallel ranks, each a thread
   parallel::Pipeline pipeline;         // pipeline ranks for each data-parallel rank; train() sets `rank`
@@ -69,7 +69,8 @@ struct RunOptions {
   std::function<void(parallel::Rank&)> at_end;              // called at the end, after the moved bytes have been counted
 };
 
-/// Describes one combination of placement and computing order. Such a combination never changes numbers.
+/// Describes one combination of a placement (which tier holds which tensors) and an order of micro-batches. Such a combination never
+/// changes numbers.
 struct Way {
   std::string name;
   std::function<void(RunOptions&)> change;
@@ -79,8 +80,8 @@ inline std::function<void(RunOptions&)> placed(parallel::Tier parameters, parall
   return [=](RunOptions& o) { o.parameters = parameters, o.gradients = gradients, o.optimizer = optimizer, o.overlap = overlap; };
 }
 
-/// Returns placements in which every kind of data resides in every tier, together with every place of the optimizer's update: first with
-/// all state in host memory, then with all state on nvme.
+/// Returns placements (which tier holds which tensors) in which every kind of data resides in every tier, together with every time of the
+/// optimizer's update: first with all state in host memory, then with all state on nvme.
 const std::vector<Way>& common_ways();
 
 struct RunResult {

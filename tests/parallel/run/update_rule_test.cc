@@ -1,5 +1,5 @@
-// Tests every update rule through the same Rank: it follows the trajectory of PyTorch's optimizer, gives one set of bits
-// under any placement and sharding, and takes the bytes of its state arrays, or none if it has no arrays.
+// Tests every update rule through the same Rank: it follows the trajectory of PyTorch's optimizer, gives bitwise the same results in any
+// tier and under any sharding, and takes the bytes of its state arrays, or none if it has no arrays.
 #include <gtest/gtest.h>
 
 #include <cmath>

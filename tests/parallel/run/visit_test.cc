@@ -47,7 +47,7 @@ struct Ranks {
   int data, stage, pipeline;
 };
 
-// Checks every `every`-th pair of (number of ranks, way of placing).
+// Checks every `every`-th pair of a number of ranks and a placement (which tier holds which tensors).
 void every_weight_is_shown_once(size_t every) {
   size_t pair = 0;
   for (const Ranks& ranks : {Ranks{1, 0, 1}, {2, 0, 1}, {3, 1, 1}, {2, 3, 1}, {1, 0, 2}, {2, 3, 2}}) {

@@ -1,6 +1,6 @@
-// Tests the instruction lists of zero-bubble schedules. In these the weight gradients of a block and micro-batch are computed by an
-// instruction of their own, the weight part. It runs later, on data that the input part left in planned memory. The checker finds every
-// planted fault. pipeline_test.cc shows that the bits are the same.
+// Tests the instruction lists of zero-bubble schedules. In these the weight gradients of a block and micro-batch are computed by a separate
+// instruction, the weight part. It runs later, on data that the input part left in planned memory. The checker finds every planted fault.
+// pipeline_test.cc shows that the results are bitwise the same.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// Tests the law of ZeRO: losses, norms, weights and moments are the same bits whatever part of the weights, gradients and optimizer state
-// each data-parallel rank holds, and in whichever tier that data resides. The ranks are threads. R ranks with one micro-batch each are
-// compared with one rank that has R micro-batches. Both add the same numbers in the same order, but run other code.
+// Tests the law of ZeRO: losses, norms, weights and moments are bitwise the same whatever part of the weights, gradients and optimizer
+// state each data-parallel rank holds, and in whichever tier that data resides. The ranks are threads. R ranks with one micro-batch each
+// are compared with one rank that has R micro-batches. Both runs add the same numbers in the same order, but take different code paths.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -138,7 +138,7 @@ INSTANTIATE_TEST_SUITE_P(Bf16Release, ZeroSteps,
                          testing::Combine(testing::Range(0, 4), testing::Values(DType::bf16), testing::Range(size_t{0}, size_t{8})),
                          steps_name);
 
-// Tests settings that change numbers. Each setting is compared with a reference of its own.
+// Tests settings that change numbers. Each setting is compared with a separate reference run.
 TEST(ZeroVariants, FrozenSplitMasterRoundedGradientsAndMoments) {
   for (const auto& change : std::vector<std::function<void(RunOptions&)>>{
            [](RunOptions& o) { o.freeze = [](const nn::Parameter& p) { return p.name.find("attn") != std::string::npos; }; },
@@ -206,7 +206,7 @@ TEST(ZeroFaults, OnOneRankReachAll) {
   }
 }
 
-// Plants errors in the instruction lists of several ranks. The checker must find each one.
+// Plants errors in the instruction lists of several ranks. The checker must find each error.
 class ZeroProgram : public testing::TestWithParam<std::tuple<int, OptimizerOverlap>> {
  protected:
   parallel::Plan plan(int rank = 0) const {

@@ -1,6 +1,6 @@
 // Tests that a snapshot saves the same bytes as a blocking scan at the same step. The bytes are the same whatever the steps do meanwhile,
 // wherever weights and state reside, and whether the save is quick, slow, or held back until the steps have overwritten everything.
-// Training keeps its bits and reads no more bytes.
+// Training gives bitwise the same results as without a snapshot and reads no more bytes.
 #include "parallel/state/snapshot.h"
 
 #include <gtest/gtest.h>
@@ -154,8 +154,8 @@ TEST(Snapshot, HoldsWeightsThatNoStepReads) {
   }
 }
 
-// Shows that the stored bf16 weights are those of their masters, in every tier. Comparisons
-// of training runs look at masters only, so this needs a test of its own.
+// Shows that the stored bf16 weights are those of their masters, in every tier. Comparisons of training runs look at masters only, so this
+// needs a separate test.
 TEST(Snapshot, WeightsAtRestAreThoseOfTheirMasters) {
   for (const Corner& corner : kCorners) {
     for (const Where& where : kWheres) {

@@ -9,7 +9,8 @@
 
 namespace spillway::test {
 
-/// Holds the bytes of one generation by group and tile, and counts the tiles that were delivered in all.
+/// Holds the bytes of one generation (copy of weights and optimizer state) by group and tile, and counts the tiles that were delivered in
+/// all.
 struct StateBytes {
   struct Group {
     std::map<i64, std::vector<std::byte>> weights, state;  // bytes of each tile, by tile number

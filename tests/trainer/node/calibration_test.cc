@@ -96,7 +96,7 @@ TEST_F(CalibrationTest, AJobsFolderThatIsGoneStillTellsOfItsDiskUntilTheNextIsMe
   measure("job2", 2e9);
   ASSERT_EQ(load_calibration(host()).disks.size(), 1u);
   EXPECT_EQ(load_calibration(host()).disk(folder_.path() / "job3").read_bytes_per_s, 2e9);
-  measure("job3", 3e9);  // the folder of job2 still exists, so job3 gets a disk entry of its own, the second
+  measure("job3", 3e9);  // the folder of job2 still exists, so job3 gets a separate disk entry, the second
   EXPECT_EQ(load_calibration(host()).disks.size(), 2u);
 }
 

@@ -17,8 +17,8 @@ struct Pair {
   Value value;       // the same value as a program gives it
 };
 
-// Returns values of options that need a special one. Composite options have grammars of their own, and some numbers must lie in ranges
-// that exclude the values chosen below.
+// Returns the values of those options for which no generic value is valid. Composite options have different grammars, and some numbers must
+// lie in ranges that exclude the values chosen below.
 const std::map<std::string, Pair>& own_pairs() {
   static const std::map<std::string, Pair> all = {
       {"betas", {"0.8,0.95", Value::Sequence{0.8, 0.95}}},
@@ -67,7 +67,7 @@ std::string config_of(const GivenMap& given) { return to_json(std::get<TrainConf
 
 std::string config_of(const std::string& key, const Value& value) { return config_of(given_values(Command::train, {{key, value}})); }
 
-// Returns the value whose text is an option's default, with its type.
+// Returns the option's default as a typed value.
 Value typed_default(const Option& option, const std::string& text) {
   switch (option.field.kind) {
     case Kind::integer:
