@@ -163,7 +163,8 @@ void bind_runtime(nb::module_& module) {
   module.def(
       "set_threads", set_threads, nb::arg("threads"),
       "Sets the number of compute threads of tensors, models and optimizers (a Trainer has its own flag). Results do not depend on it.");
-  module.def("get_threads", get_threads, "The number of compute threads; at first the number of cores granted to this process.");
+  module.def("get_threads", get_threads,
+             "The number of compute threads; at first the number of cores granted to this process, or OMP_NUM_THREADS if that is less.");
 }
 
 }  // namespace spillway::python

@@ -206,6 +206,12 @@ def test_plans_are_objects():
     assert "cores" in str(spillway.doctor())
 
 
+def test_threads_of_the_environment():
+    ask = "import spillway; print(spillway.get_threads(), *[each['text'] for each in spillway.doctor() if each['name'] == 'threads'])"
+    said = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert said.stdout.startswith("1 1 on CPU") and "OMP_NUM_THREADS=1" in said.stdout
+
+
 def test_the_program_is_in_the_package():
     said = subprocess.run([sys.executable, "-m", "spillway", "--version"], capture_output=True, text=True, check=True)
     assert said.stdout == f"spillway {spillway.__version__}\n"
