@@ -90,7 +90,7 @@ void TrainingLoop::finish(const StepReport& last) {
   if (messages_.json()) {
     return messages_.result(to_json(Summary{progress_.step, last.result, last_validation_, last_accuracy_, folder_.path().string(),
                                             trained(), last_wear_, profile_ ? profile_rows(calibration()) : std::vector<ProfileRow>(),
-                                            accounts_.audit_rows(), audit.bound_by(), unplanned}));
+                                            accounts_.audit_rows(), audit.bound_by(), unplanned, accounts_.contention()}));
   }
   std::string text = fmt::format("done: step {}", progress_.step);
   if (progress_.step > first_step_) text += fmt::format(", loss {:.4f}", last.result.loss);
@@ -107,7 +107,7 @@ void TrainingLoop::finish(const StepReport& last) {
   if (last_wear_.bytes_per_step > 0) text += "  written to nvme: " + to_text(last_wear_, config_.run->endurance_bytes) + "\n";
   if (!audit.empty()) {
     const auto stripes = static_cast<i64>(session_.nvme().paths.size());
-    text += to_text(accounts_.audit_rows(), audit.steps());
+    text += to_text(accounts_.audit_rows(), audit.steps(), accounts_.contention());
     text += "  " + audit.verdict(levers_of(session_.chosen(), session_.model(), session_.prediction().rates(), stripes)) + "\n";
   }
   text += "  run folder: " + folder_.path().string();
