@@ -15,6 +15,7 @@
 #include "trainer/deepspeed/deepspeed.h"
 #include "trainer/node/calibration.h"
 #include "trainer/node/failure.h"
+#include "trainer/node/grant.h"
 #include "trainer/node/launcher.h"
 #include "trainer/node/version.h"
 #include "trainer/ranks/on_ranks.h"
@@ -39,6 +40,9 @@ struct Dispatch {
     const auto start = [&] { return start_ranks(static_cast<int>(given.ranks), static_cast<double>(given.timeout_s)); };
     const bool starts = detect_launcher(host).name.empty() && given.ranks > 1 && given.communicator != "local";
     if (std::is_same_v<Config, TrainConfig> && !starts) install_stop_handlers();
+    if (const std::string notice = shared_cores_notice(given.ranks, core_grant(host));
+        detect_launcher(host).name.empty() && !notice.empty())
+      console.warn(notice);
     return trainer::on_ranks(
         given, console, host, [&](const Peers& peers) { return body(given, console, peers); }, start,
         // Without running destructors, because threads that still run would use the destroyed objects.

@@ -1,5 +1,7 @@
 #include "trainer/node/grant.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <sstream>
@@ -92,6 +94,13 @@ CoreGrant core_grant(const Host& host, int sharers, int local_ranks) {
     grant.bounded = "SLURM_CPUS_PER_TASK";
   }
   return grant;
+}
+
+std::string shared_cores_notice(i64 ranks, const CoreGrant& whole) {
+  if (ranks <= whole.cores) return "";
+  return fmt::format(
+      "--ranks {}: {} ranks share {} core{} (limited by {}), so they wait for each other and a step takes longer than with --ranks {}",
+      ranks, ranks, whole.cores, whole.cores == 1 ? "" : "s", whole.bounded, whole.cores);
 }
 
 OnAllCores::OnAllCores(const Host& host)

@@ -38,6 +38,10 @@ struct CoreGrant {
 /// included. The cgroup's quota is shared by all `local_ranks` ranks of the node. SLURM_CPUS_PER_TASK counts per rank.
 CoreGrant core_grant(const Host& host, int sharers = 1, int local_ranks = 1);
 
+/// Returns a warning if so many ranks of one node share the cores of `whole`, the grant of one rank that is alone, that a core has several
+/// ranks. Otherwise returns an empty string.
+std::string shared_cores_notice(i64 ranks, const CoreGrant& whole);
+
 /// While an OnAllCores object lives, this thread's current stream runs its work on all cores that
 /// the process may use. It is for commands that run in one process and have no training engine.
 class OnAllCores {
