@@ -42,7 +42,9 @@ struct Dispatch {
     const auto start = [&] { return start_ranks(static_cast<int>(given.ranks), static_cast<double>(given.timeout_s)); };
     const bool starts = detect_launcher(host).name.empty() && given.ranks > 1 && given.communicator != "local";
     if (std::is_same_v<Config, TrainConfig> && !starts) install_stop_handlers();
-    if (starts) note_few_cores(given.ranks);
+    if (const std::string notice = shared_cores_notice(given.ranks, core_grant(host));
+        detect_launcher(host).name.empty() && !notice.empty())
+      console.warn(notice);
     return trainer::on_ranks(
         given, console, host, [&](const Peers& peers) { return body(given, console, peers); }, start,
         // The process ends without running destructors, because threads that still run would use the destroyed objects.
@@ -83,15 +85,6 @@ struct Dispatch {
   int operator()(const DoctorConfig& config) const { return run_doctor(config, console, host); }
 
  private:
-  void note_few_cores(i64 ranks) const {
-    const CoreGrant grant = core_grant(host);
-    if (ranks <= grant.cores) return;
-    console.log(
-        fmt::format("--ranks {} is more than the {} core{} of this process (limited by {}): ranks that share a core take turns, so a "
-                    "step on the CPU is slower than with --ranks {}",
-                    ranks, grant.cores, grant.cores == 1 ? "" : "s", grant.bounded, grant.cores));
-  }
-
   int start_ranks(int ranks, double timeout_s) const {
     return supervise({.ranks = ranks, .args = words, .timeout_s = timeout_s}, console, host);
   }

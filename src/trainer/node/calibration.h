@@ -65,7 +65,8 @@ struct BenchRow {
   std::string unit;               // unit of `value`, such as "bytes/s", "FLOP/s" or "ns/parameter"
   std::optional<double> ceiling;  // the best possible value, in the same unit
   int threads = 0;                // number of threads used; 0: it does not matter for this result
-  double spread = 0;              // the median repetition's time / the best one's - 1; large if the node was busy
+  double spread = 0;              // the median repetition's time / the best one's - 1
+  std::optional<double> busy;     // set if the machine was busy (busy.h): the share of the processor time that the threads got
   /// Returns the share of the ceiling that was reached, 1 at the ceiling: value / ceiling for rates, ceiling / value for times.
   std::optional<double> share() const;
 };
@@ -73,12 +74,12 @@ struct BenchRow {
 std::filesystem::path calibration_file(const Host& host = {});
 /// Reads calibration_file(). Never throws, whatever the file contains.
 Calibration load_calibration(const Host& host = {});
-/// Saves the rows in the calibration file, in place of stored rows with the same name and path, and keeps all other stored rows. Throws
-/// Error(io) if the file cannot be written.
+/// Saves the rows in the calibration file, in place of stored rows with the same name and path, and keeps all other stored rows. Rows that
+/// were measured while the machine was busy are not saved. Throws Error(io) if the file cannot be written.
 void save_bench_rows(const std::vector<BenchRow>& rows, const Host& host = {});
-/// Returns one line of text for each row of `rows` that is at least 1.5 times slower or faster than the stored row of the same name. Such
-/// a difference means that the node was busy during one of the two measurements. Must be called before save_bench_rows(), which
-/// overwrites the stored rows.
+/// Returns a line for each row of `rows` that is at least 1.5 times slower or faster than the stored row of its name. Such a difference
+/// means that something slowed the node down during one of the two measurements. Rows that will not be saved, because the machine was busy,
+/// have no line. Must be called before save_bench_rows(), which overwrites the stored rows.
 std::vector<std::string> far_from_kept(const std::vector<BenchRow>& rows, const Host& host = {});
 /// Returns the JSON text {"format", "host", "rows"}. The calibration file holds this text, and `bench --json` prints it.
 std::string bench_json(const std::vector<BenchRow>& rows);

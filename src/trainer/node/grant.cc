@@ -135,6 +135,13 @@ std::string threads_line(const CoreGrant& grant, const ThreadsInUse& in_use) {
                      parts.empty() ? "" : fmt::format(" ({})", fmt::join(parts, "; ")));
 }
 
+std::string shared_cores_notice(i64 ranks, const CoreGrant& whole) {
+  if (ranks <= whole.cores) return "";
+  return fmt::format(
+      "--ranks {}: {} ranks share {} core{} (limited by {}), so they wait for each other and a step takes longer than with --ranks {}",
+      ranks, ranks, whole.cores, whole.cores == 1 ? "" : "s", whole.bounded, whole.cores);
+}
+
 OnAllCores::OnAllCores(const Host& host)
     : threads_(core_grant(host).threads), stream_{Device::cpu(), &threads_, &MemoryPool::heap()}, scope_(stream_) {}
 

@@ -54,6 +54,9 @@ struct ThreadsInUse {
 /// Returns a line such as "threads: 4 on CPUs 0-3 (OMP_NUM_THREADS=4; OMP_PLACES=x is not used: expected …)": the number of threads, their
 /// CPUs, and each variable of ThreadVariables that is set.
 std::string threads_line(const CoreGrant& grant, const ThreadsInUse& in_use);
+/// Returns a warning if so many ranks of one node share the cores of `whole`, the grant of one rank that is alone, that a core has several
+/// ranks. Otherwise returns an empty string.
+std::string shared_cores_notice(i64 ranks, const CoreGrant& whole);
 
 /// While an OnAllCores object lives, this thread's current stream runs its work on all cores that
 /// the process may use. It is for commands that run in one process and have no training engine.

@@ -140,7 +140,7 @@ std::string Audit::verdict(const Levers& levers) const {
   return text + "); what would help: " + help_for(bound, levers);
 }
 
-std::string to_text(const std::vector<AuditRow>& rows, i64 steps) {
+std::string to_text(const std::vector<AuditRow>& rows, i64 steps, const Contention& contention) {
   std::string text = fmt::format("  {:<32}{:>12}{:>12}\n", steps == 1 ? "audit of 1 step" : fmt::format("audit, means of {} steps", steps),
                                  "predicted", "measured");
   for (const AuditRow& row : rows) {
@@ -149,6 +149,7 @@ std::string to_text(const std::vector<AuditRow>& rows, i64 steps) {
     if (std::abs(off) >= 0.005) text += fmt::format("{:>+7.0f} %", 100 * off);
     text += '\n';
   }
+  if (contention.busy()) text += "    the machine was busy, so the measured times are too long: " + contention.text() + "\n";
   return text;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "trainer/node/busy.h"
 #include "trainer/plan/cost_model.h"
 #include "trainer/plan/phases.h"
 
@@ -72,7 +73,8 @@ class Audit {
   parallel::TierBytes moved_, planned_;
 };
 
-std::string to_text(const std::vector<AuditRow>& rows, i64 steps);
+/// Returns the table, and below it a line if the machine was busy during the run.
+std::string to_text(const std::vector<AuditRow>& rows, i64 steps, const Contention& contention);
 /// Returns the facts about a chosen plan from which the audit derives its advice. `stripes` is the number of --nvme paths.
 Levers levers_of(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates, i64 stripes);
 

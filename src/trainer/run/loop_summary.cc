@@ -82,7 +82,11 @@ std::string TrainingLoop::trained_text() const {
   return text + (o.tokens_in_all > o.tokens ? fmt::format("; including earlier starts {}\n", o.tokens_in_all) : "\n");
 }
 
-std::string TrainingLoop::time_text() const { return accounts_.audit().empty() ? "" : "  time: " + accounts_.audit().brief() + "\n"; }
+std::string TrainingLoop::time_text() const {
+  if (accounts_.audit().empty()) return "";
+  const Contention contention = accounts_.contention();
+  return "  time: " + accounts_.audit().brief() + (contention.busy() ? "; the machine was busy: " + contention.text() : "") + "\n";
+}
 
 std::string TrainingLoop::memory_text() const {
   const std::array<i64, offload::kTiers> planned = session_.chosen().total,
@@ -143,7 +147,7 @@ std::string TrainingLoop::audit_text() const {
   if (!config_.run->endurance_bytes) text += wear_text("");
   if (const Audit& audit = accounts_.audit(); !audit.empty()) {
     const auto stripes = static_cast<i64>(session_.nvme().paths.size());
-    text += to_text(accounts_.audit_rows(), audit.steps());
+    text += to_text(accounts_.audit_rows(), audit.steps(), accounts_.contention());
     text += audit.verdict(levers_of(session_.chosen(), session_.model(), session_.prediction().rates(), stripes)) + "\n";
   }
   return text;
@@ -156,7 +160,7 @@ void TrainingLoop::finish(const StepReport& last) {
   if (messages_.json()) {
     return messages_.result(to_json(Summary{progress_.step, last.result, last_validation_, last_accuracy_, folder_.path().string(),
                                             trained(), last_wear_, profile_ ? profile_rows(calibration()) : std::vector<ProfileRow>(),
-                                            accounts_.audit_rows(), accounts_.audit().bound_by(), unplanned}));
+                                            accounts_.audit_rows(), accounts_.audit().bound_by(), unplanned, accounts_.contention()}));
   }
   const std::string summary = summary_text(last), audit = audit_text();
   const std::string profile = profile_ ? profile_text() + "\n" : "";

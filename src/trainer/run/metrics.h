@@ -5,6 +5,7 @@
 #include <string>
 
 #include "parallel/run/rank.h"
+#include "trainer/node/busy.h"
 #include "trainer/plan/profile.h"
 #include "trainer/record/audit.h"
 #include "trainer/record/wear.h"
@@ -64,6 +65,7 @@ struct Summary {
   std::vector<AuditRow> audit;      // predicted and measured values; empty if no step was taken
   parallel::Resource bound_by = parallel::Resource::compute;
   i64 unplanned_bytes = 0;  // bytes moved above or below plan, summed over the steps of all ranks
+  Contention contention;    // whether other programs held the first rank up
 };
 std::string to_json(const Summary& summary);
 

@@ -5,8 +5,10 @@
 
 #include <atomic>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
+#include "app/commands/commands.h"
 #include "base/error.h"
 #include "device/memory_pool.h"
 #include "device/stream.h"
@@ -167,6 +169,34 @@ TEST_F(BenchCommand, PrintsAndKeepsWhatItMeasured) {
   EXPECT_EQ(kept.threads, 1);
   EXPECT_NE(kept.matmul_flops_f32, Calibration().matmul_flops_f32);
   EXPECT_NE(run_app({"doctor"}, host()).out.find("GFLOP/s, bf16"), std::string::npos);
+}
+
+// A clock by which the machine is busy from one sample to the next.
+TEST_F(BenchCommand, FiguresOfABusyMachineAreShownAndNotKept) {
+  const CpuClock busy = [samples = 0]() mutable {
+    const double s = ++samples;
+    return CpuSample{{{1, {.ran_s = s, .waited_s = s}}}, 2 * s};
+  };
+  const auto bench = [&](const CpuClock& clock, std::string* err) {
+    std::ostringstream out, errors;
+    BenchConfig config;
+    config.what = {"matmul"};
+    config.threads = 1;
+    Console console(out, errors);
+    EXPECT_EQ(run_bench(config, console, host(), clock), 0);
+    *err = errors.str();
+    return out.str();
+  };
+  std::string err;
+  EXPECT_NE(bench(busy, &err).find("busy"), std::string::npos);
+  EXPECT_NE(err.find("the machine was busy: its threads got 50 %"), std::string::npos) << err;
+  EXPECT_EQ(err.find("saved to "), std::string::npos) << err;
+  EXPECT_FALSE(load_calibration(host()).measured);
+  EXPECT_EQ(bench([] { return CpuSample(); }, &err).find("busy"), std::string::npos);
+  const double kept = load_calibration(host()).matmul_flops_f32;
+  EXPECT_NE(kept, Calibration().matmul_flops_f32);
+  bench(busy, &err);
+  EXPECT_EQ(load_calibration(host()).matmul_flops_f32, kept);
 }
 
 TEST_F(BenchCommand, DiskNeedsAPath) {

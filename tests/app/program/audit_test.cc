@@ -59,7 +59,7 @@ TEST(Audit, SaysWhatBoundedAndWhatWouldHelp) {
 }
 
 TEST(Audit, RowsShowHowFarOff) {
-  const std::string text = to_text({{"step", 2, 3}, {"peak device", 1024, 1024, true}}, 5);
+  const std::string text = to_text({{"step", 2, 3}, {"peak device", 1024, 1024, true}}, 5, {});
   EXPECT_NE(text.find("audit, means of 5 steps"), std::string::npos) << text;
   EXPECT_NE(text.find("+50 %"), std::string::npos) << text;
   EXPECT_NE(text.find("1.00 KiB    1.00 KiB\n"), std::string::npos) << text;

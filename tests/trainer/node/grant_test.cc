@@ -181,6 +181,9 @@ TEST(CoreGrant, RanksShareWhatIsNotTheirOwn) {
   EXPECT_EQ(core_grant(FakeHost().host(), 1, 2).cores, 8) << "bound by the launcher, each to cores of its own";
   EXPECT_EQ(core_grant(FakeHost().host(), 16, 16).cores, 1);
   EXPECT_EQ(core_grant(FakeHost().env("SLURM_CPUS_PER_TASK", "3").host(), 2, 2).cores, 3);
+  const CoreGrant whole = core_grant(FakeHost().host());
+  EXPECT_EQ(shared_cores_notice(8, whole), "");
+  EXPECT_NE(shared_cores_notice(64, whole).find("64 ranks share 8 cores (limited by affinity)"), std::string::npos);
 }
 
 }  // namespace
