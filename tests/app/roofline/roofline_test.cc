@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/error.h"
 #include "models/model.h"
@@ -227,6 +228,14 @@ TEST(RooflineCommand, PrintsItsCeilingsAndLines) {
   for (const char* piece :
        {"989 TFLOP/s dense in bf16", "3.35 TB/s of memory", "\nproducts: ", "\nattention: ", "\nhead: ", "\nGPU in all: "})
     EXPECT_NE(outcome.out.find(piece), std::string::npos) << piece << " in " << outcome.out;
+  int rows = 0;
+  std::istringstream lines(outcome.out);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("  ") || !line.ends_with(" %")) continue;
+    EXPECT_LE(line.size(), 80u) << line;
+    ++rows;
+  }
+  EXPECT_GT(rows, 20) << outcome.out;
 }
 
 TEST(RooflineCommand, OfACpuIsRefusedWithWhatWasExpected) {
