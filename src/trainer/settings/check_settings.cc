@@ -51,7 +51,7 @@ void check_ranks(const TrainConfig& config) {
     refuse(
         "[--gradient-reduction] expected --zero-stage 2, 3 or auto with micro-batch, because each rank then stores only its shard of the "
         "gradients, got --zero-stage " +
-        std::to_string(*config.placement->zero_stage));
+        std::to_string(*config.placement->zero_stage) + ": leave --gradient-reduction or --zero-stage out");
 }
 
 void check_validation(const TrainConfig& config) {
@@ -60,7 +60,8 @@ void check_validation(const TrainConfig& config) {
   for (const Option* option : options_of(Command::train)) {
     if (option->needs_validation_data && is_given(*option, given))
       refuse("[--" + option->name +
-             "] expected --validation-data or --validation-fraction as well, got neither: there is no validation data");
+             "] expected --validation-data or --validation-fraction as well, got neither: give one of them, or leave --" + option->name +
+             " out");
   }
 }
 
@@ -78,7 +79,7 @@ void check_schedule(const TrainConfig& config) {
         "[--lr-schedule] expected --lr-step-size N with the schedule step, got none: the rate is multiplied by --lr-gamma every N steps");
   if (config.lr_schedule == onecycle && config.warmup_steps.value_or(0) > 0)
     refuse("[--warmup-steps] expected none with --lr-schedule onecycle, whose warm-up is set by --lr-pct-start, got " +
-           std::to_string(*config.warmup_steps));
+           std::to_string(*config.warmup_steps) + ": leave --warmup-steps out");
 }
 
 // Checks the names of --allow-change. Users may write them with dashes or
@@ -106,7 +107,7 @@ void check(TrainConfig& config, const Host& host) {
   check_allowed(config);
   config.micro_batches();
   if (!config.run->prompt.empty() && config.run->sample_every == 0)
-    refuse("[--prompt] expected --sample-every N as well, got none: no samples are printed without --sample-every");
+    refuse("[--prompt] expected --sample-every N as well, got none: no samples are printed without it; give it, or leave --prompt out");
   if (config.run->histograms_every > 0 && !config.run->tensorboard)
     refuse(
         "[--histograms-every] expected --tensorboard on, got off: histograms are written only to TensorBoard's event files; leave one of "
@@ -193,7 +194,8 @@ void check(ChatConfig& config, const Host& host) {
   check_one_process("chat", "chat runs in one process; generate --prompts can use several processes", host);
   check_forward(config, host);
   if (config.ranks > 1)
-    refuse("[--ranks] expected 1 for chat, got " + std::to_string(config.ranks) + ": generate --prompts can use several ranks");
+    refuse("[--ranks] expected 1 for chat, got " + std::to_string(config.ranks) +
+           ": leave --ranks out; generate --prompts can use several ranks");
 }
 
 void check(ExportConfig& config, const Host& host) {
@@ -298,14 +300,17 @@ void check(SlurmConfig& config, const Host&) {
   }
   const i64 ranks = config.gpus > 0 ? config.nodes * config.gpus : config.ranks;
   if (config.gpus > 0 && config.ranks != 1 && config.ranks != ranks) {
-    refuse("[--ranks] expected " + std::to_string(ranks) + ", one for each GPU, or no --ranks, got " + std::to_string(config.ranks));
+    refuse("[--ranks] expected " + std::to_string(ranks) + ", one for each GPU, got " + std::to_string(config.ranks) +
+           ": leave --ranks out");
   }
   if (ranks % config.nodes != 0) {
     refuse("[--ranks] expected a multiple of --nodes " + std::to_string(config.nodes) + ", got " + std::to_string(config.ranks));
   }
   config.ranks = ranks;
   if (config.communicator == "local" && ranks > 1)
-    refuse("[--communicator] expected auto or mpi, because srun starts the ranks, got local, whose ranks are threads of one process");
+    refuse(
+        "[--communicator] expected auto or mpi, because srun starts the ranks, got local, whose ranks are threads of one process: "
+        "leave --communicator out");
 }
 
 void check(ScheduleConfig& config, const Host&) {

@@ -181,6 +181,21 @@ TEST_F(WrongLines, UnitsAndNumbers) {
           {"TRAIN --device-memory 1MiB --host-memory 1MiB", 3, {"1.00 MiB"}}});
 }
 
+TEST_F(WrongLines, CombinationsNameTheFlagToLeaveOut) {
+  expect({{"TRAIN --validate-every 5", 2, {"--validation-data", "leave --validate-every out"}},
+          {"TRAIN --prompt a", 2, {"--sample-every", "leave --prompt out"}},
+          {"TRAIN --lr-schedule onecycle --warmup-steps 5", 2, {"leave --warmup-steps out"}},
+          {"TRAIN --gradient-reduction micro-batch --zero-stage 1", 2, {"leave --gradient-reduction or --zero-stage out"}},
+          {"TRAIN --histograms-every 5 --tensorboard off", 2, {"--histograms-every", "leave one"}},
+          {"TRAIN --momentum 0.9", 2, {"[--momentum]", "leave it out"}},
+          {"TRAIN --gradient-accumulation-steps 2 --global-batch-size 4", 2, {"leave one out"}},
+          {"TRAIN --base-weights nf4", 2, {"--lora RANK", "leave --base-weights out"}},
+          {"TRAIN --lora-alpha 8", 2, {"--lora RANK", "leave these flags out"}},
+          {"TRAIN --lora 8", 2, {"[--lora]", "leave it out"}},
+          {"TRAIN --gradient-dtype bf16 --precision fp64", 2, {"leave --gradient-dtype out"}},
+          {"chat r --ranks 2", 2, {"leave --ranks out"}}});
+}
+
 TEST_F(WrongLines, DataThatCannotBeRead) {
   folder_.write("bad.jsonl", "{\"text\": \"a\"}\n{\"text\": \n");
   folder_.write("cols.jsonl", "{\"question\": \"a\", \"answer\": \"b\"}\n");

@@ -21,6 +21,7 @@ using spillway::test::error_of;
 using spillway::test::put;
 using spillway::test::raw;
 using spillway::test::TemporaryFolder;
+using testing::AnyOf;
 using testing::HasSubstr;
 
 std::unique_ptr<TokenSource> open(const std::filesystem::path& path, i64 vocabulary = 50257) {
