@@ -237,6 +237,37 @@ void check_directive(const std::string& flag, const std::string& value) {
     refuse("[" + flag + "] expected a name of letters, digits and _-.,:+@/= only, as in Slurm's names, got " + data::in_quotes(value));
 }
 
+// Checks an option that --sbatch adds to the job script. It must stay one line, and must not be one that the script has already.
+void check_sbatch(const std::string& line, const SlurmConfig& config) {
+  constexpr std::string_view kNeeded[] = {"signal", "requeue", "no-requeue", "open-mode"};
+  const size_t dashes = line.starts_with("--") ? 2 : line.starts_with("-") ? 1 : 0;
+  const size_t name_end = dashes == 1 ? 2 : std::min(line.find_first_of("= "), line.size());
+  if (dashes == 0 || name_end <= dashes || line.size() < name_end)
+    refuse("[--sbatch] expected an option of sbatch with its dashes, such as \"-C ib\", got " + data::in_quotes(line));
+  if (std::ranges::any_of(line, [](unsigned char c) { return c < ' ' || c == 127; }))
+    refuse("[--sbatch] expected one line without control characters, got " + data::in_quotes(line));
+  const std::string name = line.substr(dashes, name_end - dashes);
+  if (dashes == 2 && std::ranges::count(kNeeded, name) > 0)
+    refuse("[--sbatch] expected no " + data::in_quotes(line) + ": the script needs its own, so that the run can save and continue");
+  const Settings settings = config;
+  for (const Option* option : options_of(Command::slurm)) {
+    if ((name.size() == 1) != (dashes == 1) || std::ranges::count(option->sbatch, name) == 0) continue;
+    if (option->always_in_script || is_given(*option, settings))
+      refuse("[--sbatch] expected an option that the script does not have yet, got " + data::in_quotes(line) + ": use --" + option->name);
+  }
+}
+
+// Checks the values of options that become words of Slurm's.
+void check_directives(const SlurmConfig& config) {
+  const Settings settings = config;
+  for (const Option* option : options_of(Command::slurm)) {
+    if (!option->is_slurms_name || !is_given(*option, settings)) continue;
+    const auto texts = option->field.get(settings);
+    if (texts) check_directive("--" + option->name, texts->front());
+  }
+  for (const std::string& line : config.directives) check_sbatch(line, config);
+}
+
 // Refuses the flag's path if it does not exist. A path with a shell variable is not checked, because only the job can expand it.
 void check_there(const char* flag, const std::string& path) {
   std::error_code none;
@@ -252,8 +283,17 @@ void check(SlurmConfig& config, const Host&) {
   for (const std::string& path : config.validation_data) check_there("--validation-data", path);
   if (config.model.starts_with("/") || config.model.starts_with("./") || config.model.starts_with("../"))
     check_there("--model", config.model);
-  check_directive("--account", config.account);
-  check_directive("--partition", config.partition);
+  check_directives(config);
+  if (!config.gpu_type.empty() && config.gpus == 0) refuse("[--gpu-type] expected --gpus N as well, got no GPUs");
+  if (config.gpu_type.find_first_of(":,=") != std::string::npos)
+    refuse("[--gpu-type] expected the name of one kind of GPU, such as h100, got " + data::in_quotes(config.gpu_type) +
+           ": --gpus says how many");
+  if (std::ranges::any_of(config.output, [](unsigned char c) { return c <= ' ' || c == 127; }))
+    refuse("[--output] expected a file name without spaces, got " + data::in_quotes(config.output));
+  if (config.threads && config.cpus_per_task && *config.threads > *config.cpus_per_task) {
+    refuse("[--threads] expected at most the " + std::to_string(*config.cpus_per_task) + " of --cpus-per-task, got " +
+           std::to_string(*config.threads) + ": threads that share a core wait for each other");
+  }
   const i64 ranks = config.gpus > 0 ? config.nodes * config.gpus : config.ranks;
   if (config.gpus > 0 && config.ranks != 1 && config.ranks != ranks) {
     refuse("[--ranks] expected " + std::to_string(ranks) + ", one for each GPU, or no --ranks, got " + std::to_string(config.ranks));

@@ -54,7 +54,7 @@ GivenMap parse_flags(Command command, const std::vector<std::string>& args) {
         to.values.push_back(word.substr(equals + 1));
       } else if (option->field.kind == Kind::flag) {
         to.values.push_back("true");
-      } else if (i + 1 < args.size() && !args[i + 1].starts_with("--")) {
+      } else if (i + 1 < args.size() && (option->takes_dashes || !args[i + 1].starts_with("--"))) {
         to.values.push_back(args[++i]);
       } else {
         throw Error(ErrorCode::usage, "[" + word + "] expected a value (" + option->shown_metavar() + ") after the flag, got nothing");

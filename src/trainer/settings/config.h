@@ -294,7 +294,10 @@ struct SelftestConfig : CommonConfig {
 struct SlurmConfig : TrainConfig {
   i64 nodes = 1, gpus = 0;                  // nodes of the job; GPUs per node
   std::optional<i64> time_s, memory_bytes;  // time limit of the job; memory per node
-  std::string account, partition;
+  std::optional<i64> cpus_per_task;         // cores of each rank
+  std::string gpu_type;                     // Slurm's name of the kind of GPU; empty: any
+  std::string account, partition, output;   // output: file of what the job prints; empty: Slurm's default
+  std::vector<std::string> directives;      // further options of sbatch, such as "--constraint=ib"
   std::vector<std::string> modules;
   std::vector<std::string> train_words;  // the flags of train as the user gave them, as separate words
 };

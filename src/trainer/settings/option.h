@@ -96,6 +96,10 @@ struct Option {
   bool shown_by_inspect = false;        // `inspect RUN` prints the option's value among its first lines
   bool required_by_train = false;       // train needs a value, unlike the other commands that take the option
   bool may_be_empty = false;            // an empty text is a value, not a missing one
+  bool is_slurms_name = false;          // the value becomes a name in a job script, and is checked as one
+  std::vector<std::string> sbatch;      // options of sbatch that stand for this one in a job script, without dashes
+  bool always_in_script = false;        // every job script has one of them
+  bool takes_dashes = false;            // the word after the flag is its value even if it begins with two dashes
   bool only_prints = false;             // the option says how results are printed, so commands that the program suggests leave it out
   bool not_compared = false;            // a report does not name the option among the differences between runs
   bool of_one_node = false;             // ranks of a run may have different values, because the option concerns one rank's node or terminal
