@@ -70,6 +70,8 @@ TEST(Evaluate, RefusesWhatItCannotRead) {
   EXPECT_EQ(place.spillway({"evaluate", "--model", "run", "--data", "text.txt", "--sequence-length", "100000"}).status, 2);
   EXPECT_EQ(place.spillway({"evaluate", "--model", "run", "--data", "none.txt"}).status, 4);
   ASSERT_EQ(place.spillway({"export", "run", "--out", "folder"}).status, 0);
+  EXPECT_EQ(place.spillway({"evaluate", "--model", "folder", "--data", "text.txt"}).status, 0) << "its tokenizer is exported too";
+  ASSERT_TRUE(std::filesystem::remove(place / "folder" / "tokenizer.json"));
   const Finished text = place.spillway({"evaluate", "--model", "folder", "--data", "text.txt"});
   EXPECT_EQ(text.status, 2);
   EXPECT_TRUE(mentions(text.err, "--tokenizer bytes")) << text.err;

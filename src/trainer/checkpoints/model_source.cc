@@ -93,19 +93,20 @@ ModelSource from_folder(const fs::path& folder, std::string name) {
 }
 
 // Returns the presets that are probably meant and how to get the model that `model` names on the Hugging Face Hub, by its name or its URL;
-// or how to read the file that it is. Returns an empty text if it looks like a path.
+// or how to read the file that it is. Returns an empty text if it looks like a path, as names in an existing folder and in runs/ do.
 std::string how_to_get(const std::string& model) {
   constexpr std::string_view kHub = "huggingface.co/";
   std::string name = model;
   if (const size_t hub = model.find(kHub); hub != std::string::npos) name.erase(0, hub + kHub.size());
   const auto slashes = std::ranges::count(name, '/');
   if (model.find("://") != std::string::npos && name == model) return ": nothing is downloaded; give the folder of a downloaded model";
-  if (model.starts_with('.') || model.starts_with('/') || model.starts_with('~') || slashes > 1) return "";
+  if (model.starts_with('.') || model.starts_with('/') || model.starts_with('~') || model.starts_with("runs/") || slashes > 1) return "";
   if (fs::exists(model)) {
     const bool weights = fs::path(model).extension() == ".pth" || fs::path(model).extension() == ".bin";
     return std::string(": a model is a folder with config.json and model.safetensors") +
            (weights ? "; spillway import makes one from weights of llm.c or torchvision" : "");
   }
+  if (slashes == 1 && name == model && fs::is_directory(fs::path(model).parent_path())) return "";
   if (slashes == 1) return fmt::format(": nothing is downloaded; after `hf download {0}` give --model {0}", name);
   const std::vector<std::string> near = models::nearest_presets(model);
   return (near.empty() ? ". " : fmt::format(": did you mean the preset {}, whose weights are new? ", either_of(near))) +

@@ -246,7 +246,7 @@ TEST(Tokenize, Refusals) {
   EXPECT_EQ(run_app({"tokenize", "--tokenizer", "gpt2", "--data", source, "--out", "x.bin"}).status, 2);
 }
 
-// A model path that does not exist gets an error that says what was expected. The error suggests no download.
+// A model path that does not exist gets an error that says what was expected. Only a bare name may be meant for a model of the Hub.
 TEST(Generate, SaysWhatWasExpectedOfAPathThatIsNotThere) {
   const TemporaryFolder folder;
   const std::string file = folder.write("a.txt", "x");
@@ -257,7 +257,7 @@ TEST(Generate, SaysWhatWasExpectedOfAPathThatIsNotThere) {
       EXPECT_EQ(outcome.status, 2) << outcome.err;
       EXPECT_TRUE(has(outcome.err, "[model] expected a run folder")) << outcome.err;
       EXPECT_TRUE(has(outcome.err, model == file ? "which is a file" : "which does not exist")) << outcome.err;
-      EXPECT_FALSE(has(outcome.err, "download")) << outcome.err;
+      EXPECT_EQ(has(outcome.err, "hf download"), model == "nothing") << outcome.err;
     }
   }
   folder.write("run/config.json", R"({"model": "gpt2-tiny"})");
