@@ -67,7 +67,6 @@ void every_weight_is_shown_once(size_t every) {
 }
 
 TEST(Visit, ShowsEveryWeightOnce) { every_weight_is_shown_once(17); }
-TEST(VisitMore, ShowsEveryWeightOnce) { every_weight_is_shown_once(5); }
 TEST(SoakVisit, ShowsEveryWeightOnce) { every_weight_is_shown_once(1); }
 
 TEST(Visit, SaysWhenWhatItWouldShowIsNotThere) {
