@@ -47,7 +47,7 @@ class ScratchFolder {
 
 /// Returns the path next to `folder` where a store that no longer fits the run is set aside.
 std::filesystem::path aside_of(const std::filesystem::path& folder, u64 store_id);
-/// Returns the ids of the stores that are set aside next to `folder`, in ascending order.
+/// Returns the ids of the stores for which a folder aside_of(folder, id) exists, in ascending order.
 std::vector<u64> asides_of(const std::filesystem::path& folder);
 /// Creates the folder aside_of(folder, store_id) with an owner file, if it does not exist. Errors: Error(io), Error(usage) as for
 /// ScratchFolder.

@@ -59,10 +59,10 @@ class GradientMoves {
   void summed(const GroupUse& use, bool first, bool last);
   /// Sends the gradient sums of a tied weight, one for each block of this rank that uses it, to the pipeline rank that owns the weight.
   void give(u16 group);
-  /// Called when the instructions for the last gradients of all blocks that use the group, and for their sums over the ranks, have been
-  /// added. Adds up the gradients that several blocks have for a tied weight; some come from other pipeline ranks. Reduces the result to
-  /// its sums of squares. Then evicts the gradient to its tier, unless it stays on the device for its optimizer update; on a CPU the
-  /// Reduce itself copies the gradient to host memory. Returns the instruction after which the gradient is in its final place.
+  /// Adds the instructions that finish the gradient of a group. Called when the instructions that compute this gradient in all blocks, and
+  /// sum it over the ranks, have been added. The new instructions add up the gradients of a tied weight, some of which come from other
+  /// pipeline ranks; compute the sum of the squares (Reduce); and copy the gradient to its tier (Evict), unless it stays on the device for
+  /// its optimizer update. On a CPU, Reduce makes this copy. Returns the instruction after which the gradient is in its final place.
   u32 finished(u16 group, u32 backward);
   /// Returns the slot (planned device memory) in which the finished gradient stays until its optimizer update, or an empty slot if the
   /// gradient is stored in its tier.

@@ -42,9 +42,9 @@ std::string node_key(const SocketOptions& options) {
   return fmt::format("{} {} {} {}", host_name(), first_line("/proc/sys/kernel/random/boot_id"), network, part);
 }
 
-// The two ends of a connection (host and guest) prove to each other that they know the secret. First the host sends a proof, then the
-// guest sends a proof with its words, then the host sends one with its answer. Each end contributes a random word (nonce) that it has
-// never used before, so a recorded proof is worthless later.
+// The two ends of a connection (host and guest) prove to each other that they know the secret. They first exchange nonces, random numbers
+// that were never used before. Then three messages follow, each with a proof over both nonces: the host's proof alone, the guest's request
+// to join, and the host's answer. Since the nonces are new, a recorded proof is worthless later.
 struct Handshake {
   const Secret& secret;
   std::string of_guest, of_host;

@@ -118,7 +118,7 @@ std::string TrainingLoop::result_text() const {
                      next_command());
 }
 
-// Returns a command that shows what the run is worth.
+// Returns the command that the summary suggests next: one that tries the trained model, or a report if there are no weights to try.
 std::string TrainingLoop::next_command() const {
   const std::string run = shell_word(folder_.path().string());
   if (session_.source().own || trained().checkpoint.empty()) return "spillway report " + run;

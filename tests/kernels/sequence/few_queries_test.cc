@@ -21,8 +21,8 @@ Result attend(const Tensor& q, const Tensor& k, const Tensor& v, const Attention
   return result;
 }
 
-// Counts elements of `few` that differ from the last rows of `many`. Both tensors are [B, T, H, D] with T as axis `rows_axis`, or [B, H,
-// T].
+// Counts elements of `few` that differ from the last rows of `many`. Rows are counted along `rows_axis`, the axis of positions: 1 for
+// tensors [B, T, H, D], 2 for [B, H, T].
 i64 different(const Tensor& few, const Tensor& many, int rows_axis) {
   const i64 rows = few.size(rows_axis), all = many.size(rows_axis), inner = few.stride(rows_axis), bytes = size_of(few.dtype());
   i64 count = 0;

@@ -16,8 +16,8 @@ namespace {
 using parallel::OptimizerOverlap;
 using parallel::Tier;
 
-// The number of training steps that each cell makes. An adaptive overlap changes its instruction lists once more than half of the steps
-// were clipped.
+// The number of training steps for each combination of settings: enough for an adaptive overlap to change its instruction lists, which it
+// does when more than half of the steps so far were clipped.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr i64 kSteps = 4;
 #else
