@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
+#include <iterator>
 #include <limits>
 #include <map>
 
@@ -137,7 +137,6 @@ TEST(SnapshotMore, HoldsFrozenWeights) {
 
 // Shows that a save contains bf16 weights on nvme that have a full master, although the optimizer's update does not read such weights.
 TEST(Snapshot, HoldsWeightsThatNoStepReads) {
-  constexpr std::array kPaces = {Pace::quick, Pace::held_back, Pace::impatient};
   size_t next = 0;
   for (const Corner& corner : {Corner{Tier::nvme, Tier::host, Tier::host}, Corner{Tier::nvme, Tier::nvme, Tier::nvme}}) {
     for (const Where& where : kWheres) {
@@ -148,7 +147,7 @@ TEST(Snapshot, HoldsWeightsThatNoStepReads) {
       const std::map<i64, StateBytes> scans = train_with_scans(o, {1, 2}, want);
       EXPECT_FALSE(same(scans.at(1), scans.at(2))) << "the comparison cannot fail";
       RunResult got;
-      const auto all = train_with_saves(o, {1, 2}, kPaces[next++ % kPaces.size()], got);
+      const auto all = train_with_saves(o, {1, 2}, kPaces[next++ % std::size(kPaces)], got);
       for (const auto& saved : all) EXPECT_TRUE(same(saved->bytes, scans.at(saved->begun))) << "save after step " << saved->begun;
       EXPECT_EQ(got.weights, want.weights);
     }
