@@ -1,12 +1,13 @@
 // Benchmarks AdamW on the CPU in every state format, the other update rules and the gradient norm of a tile, and compares them with the
-// memory bandwidth. Each iteration runs the loop under test and a ceiling (a simple loop bounded by memory) one after the other on the same
-// pages with the same threads; figures are medians over the iterations, so that drift of the machine hits both.
+// memory bandwidth. Each iteration runs the loop under test and a ceiling (a simple loop bounded by memory) one after the other on the
+// same pages with the same threads; figures are medians over the iterations, so that drift of the machine hits both.
 //   adamw: bytes per parameter = gradient, weight, state read + weight, state written (f32: 28). Ceiling: in-place a[i] += s * b[i], 12
-//          bytes per element. .../other_slot writes the next generation's slot past the caches; x_in_place is its time over that of
+//          bytes per element. .../other_slot writes the result to other memory past the caches; x_in_place is the time of this divided by
+//          the time of
 //          the same update in place, which is a third loop of the same iteration.
 //   rules: in place, f32: 12 bytes per parameter and 8 for each array of state. Ceiling: as for adamw.
-//   norm:  4 bytes per element. Ceiling: a plain sum of the same floats.
-// Counters: GB/s and ceiling_GB/s (10^9 bytes), share = their ratio in percent, ns/elem over all threads.
+//   norm:  4 bytes per element. Ceiling: a plain sum of the same floats. Counters: GB/s and ceiling_GB/s (10^9 bytes), share = their
+//   ratio in percent, ns/elem over all threads.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -44,8 +45,8 @@ float plain_sum(const float* a, i64 n) {
   return std::accumulate(sum, sum + 64, 0.0f);
 }
 
-// Holds one allocation of huge pages for all benchmarks: gradients, one slot of weights and
-// state, and a second slot. The arrays of the ceilings lie behind the slots.
+// Holds one allocation of huge pages for all benchmarks: gradients, and two slots, each with room for weights and state. The arrays that
+// the ceilings use lie behind the slots.
 struct Bench {
   static constexpr i64 kRowFloats = 8 * kParameters;
   MemoryPool pool{"bench", kUnlimited};
@@ -82,7 +83,8 @@ struct Loop {
   double bytes = 0;
 };
 
-/// Measures `loop` and its ceiling. A `reference`, if given, does the same work in place, and its time is compared too.
+/// Measures `loop` and its ceiling. A `reference`, if given, does the same work in place, and the time of `loop` is compared with that of
+/// `reference` too.
 void beside(benchmark::State& state, const Loop& loop, const Loop& ceiling, const std::function<void()>& reference = {}) {
   const StreamScope scope(Bench::get().stream);
   loop.body(), ceiling.body();
@@ -116,7 +118,7 @@ struct Slot {
   std::byte *weight, *state;
 };
 
-// Updates all tiles from one slot into the other, or in place.
+// Updates all tiles from one slot (copy of weights and state) into the other, or in place.
 void update_all(const optim::StateFormat& f, Slot old, Slot next, Isa isa) {
   static const auto scalars = optim::make_adamw_scalars<double>({}, 1e-4, 0.1, 10, 1.0);
   const Bench& bench = Bench::get();
@@ -131,9 +133,9 @@ void update_all(const optim::StateFormat& f, Slot old, Slot next, Isa isa) {
   });
 }
 
-// Fills a slot with numbers of ordinary size, because the CPU handles denormal results slowly (microcode assists).
+// Fills a slot (copy of weights and state) with numbers of ordinary size, because a CPU computes very small (denormal) results slowly.
 void initialize(const optim::StateFormat& f, Slot slot) {
-  constexpr u32 kGradientBits = 0x3a833a83;  // the bits of 1e-3 as one fp32, or of two bf16
+  constexpr u32 kGradientBits = 0x3a833a83;  // the bits of one fp32 number or of two bf16 numbers near 1e-3
   auto* gradient = reinterpret_cast<u32*>(Bench::get().base);
   std::fill(gradient, gradient + kTiles * f.gradient_tile_bytes() / 4, kGradientBits);
   const std::vector<float> values(optim::kTileElems, 1e-2f), v(optim::kTileElems, 1e-4f);
@@ -167,7 +169,7 @@ void rule(benchmark::State& state, const Settings& settings) {
   const Bench& bench = Bench::get();
   const optim::Rule rule = rule_of(settings);
   const auto scalars = make_scalars(settings, 10, 1.0);
-  const int arrays = 2 + state_arrays(rule);  // number of arrays: gradient, weight, states
+  const int arrays = 2 + state_arrays(rule);  // number of arrays: the gradient, the weight and the state arrays
   const float values[] = {1e-3f, 1e-2f, 1e-4f, 1e-4f, 1e-4f};
   bench.stream.for_ranges(kParameters, kGrainElems, [&](i64 begin, i64 end) {
     for (int k = 0; k < arrays; ++k) std::fill(bench.base + k * kParameters + begin, bench.base + k * kParameters + end, values[k]);

@@ -1,7 +1,8 @@
-// Benchmarks attention with bf16 heads on a GPU, in the shapes of GPT-2 124M and Llama 3 (1B, 8B): causal, with q, k and v as views of one
-// projection. A row measures the forward pass or the gradients; times are medians by the GPU's clock. Counters: ms, and TFLOP/s of the work
-// inside the causal mask (4 and 10 B H T^2 D / 2, as in arXiv:2307.08691), so that products which the gradients compute twice count once.
-// gpu_peers.py measures PyTorch for comparison. Rows that end with cudnn do the same through cuDNN; if they are missing, stderr says why.
+// Benchmarks attention with bf16 heads on a GPU, in the shapes of GPT-2 124M and Llama 3 (1B, 8B): causal, with q, k and v as views of
+// one projection. A row measures the forward pass or the gradients; times are medians by the GPU's clock. Counters: ms, and TFLOP/s of
+// the work inside the causal mask (4 B H T^2 D / 2 operations forward and 10 B H T^2 D / 2 for the gradients, as in arXiv:2307.08691).
+// Products that the gradients compute twice count once. gpu_peers.py measures PyTorch for comparison. Rows that end with cudnn do the
+// same through cuDNN; if they are missing, stderr says why.
 #include <cmath>
 #include <string>
 

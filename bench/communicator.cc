@@ -1,9 +1,9 @@
-// Benchmarks collectives between ranks that are threads, compared with a copy past the caches: 64 MiB in all, 2 and 4 ranks. Each iteration
-// runs the collective and a copy that moves as many bytes with as many threads, one after the other on the same pages. The figures are
-// those of each side's fastest run, because on a shared machine nothing else can be compared.
+// Benchmarks collectives between ranks that are threads, compared with a copy past the caches: 64 MiB in all, 2 and 4 ranks. Each
+// iteration runs the collective and a copy that moves as many bytes with as many threads, one after the other on the same pages. The
+// figures are those of the fastest run of either kind, since on a shared machine other runs are disturbed.
 //   reduce_scatter: every rank's 64 MiB are read once, the sums' 64 MiB written once.
-//   all_gather:     in place: every part is read once and written to the other ranks.
-// Counters: GB/s and copy_GB/s (10^9 bytes read and written), ratio = GB/s / copy_GB/s (0.8 is promised), threads = threads that move data.
+//   all_gather:     in place: every part is read once and written to the other ranks. Counters: GB/s and copy_GB/s (10^9 bytes read and
+//   written), ratio = GB/s / copy_GB/s (0.8 is promised), threads = threads that move data.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace {
 constexpr i64 kBytes = 64 * kMiB;
 constexpr int kMostRanks = 4;
 
-// Holds the buffers of all ranks, whole and parts, and those of the copy. All of them lie in pages of the same kind.
+// Holds the buffers of all ranks (the whole array and the parts) and those of the copy. All of them lie in pages of the same kind.
 struct Bench {
   MemoryPool pool{"bench", kUnlimited};
   int threads;
@@ -68,10 +68,10 @@ void on_all(Bench& bench, const std::function<Event(Communicator&, int)>& call) 
   for (const Event& event : events) event.wait();
 }
 
-// Measures the collective and a copy; `bytes` is what the collective reads and writes.
+// Measures the collective and a copy. `bytes` is the number of bytes that the collective reads and writes.
 void beside_copy(benchmark::State& state, Bench& bench, i64 bytes, const std::function<void()>& collective) {
   const StreamScope scope(bench.stream);
-  const auto copy = [&] {  // copies one half of the memory to the other, as often as needed
+  const auto copy = [&] {  // copies one half of the memory to the other, until as many bytes have moved as in the collective
     for (i64 left = bytes / 2; left > 0; left -= kMostRanks * kBytes)
       copy_past_caches(bench.memory.data() + kMostRanks * kBytes, bench.memory.data(), std::min(left, kMostRanks * kBytes));
   };

@@ -1,9 +1,9 @@
 // Benchmarks our collectives between processes against MPI's own, on the same buffers: 64 MiB of f32 in all, as many ranks as mpirun
 // starts.
-//   mpirun -n 2 build/release/bench/bench_communicator_mpi
-// Each iteration runs both, one after the other. The figures are those of each side's fastest run, because on a shared machine nothing else
-// can be compared. The ranks of one machine share its cores: use at least one core per rank, or both sides wait for the scheduler.
-// Counters: GB/s and mpi_GB/s (10^9 bytes of the whole per second), ratio = GB/s / mpi_GB/s. Rank 0 prints.
+//   mpirun -n 2 build/release/bench/bench_communicator_mpi Each iteration runs a collective of Spillway and the same one of MPI, one
+//   after the other. The figures are those of the fastest run of either library, since on a shared machine other runs are disturbed. The
+//   ranks of one machine share its cores: use at least one core per rank, or both libraries wait for the scheduler. Counters: GB/s and
+//   mpi_GB/s (10^9 bytes of the whole per second), ratio = GB/s / mpi_GB/s. Rank 0 prints.
 #include <benchmark/benchmark.h>
 #define OMPI_SKIP_MPICXX 1
 #include <mpi.h>
@@ -19,7 +19,7 @@ namespace spillway::parallel {
 namespace {
 
 constexpr i64 kBytes = 64 * kMiB;
-constexpr int kIterations = 40;  // must be the same on all ranks
+constexpr int kIterations = 40;  // number of iterations, which must be the same on all ranks
 
 struct Bench {
   MemoryPool pool{"bench", kUnlimited};
@@ -105,7 +105,7 @@ void run_all() {
 }  // namespace
 }  // namespace spillway::parallel
 
-// MPI_THREAD_MULTIPLE is needed because both sides call MPI, each from its own thread.
+// MPI_THREAD_MULTIPLE is needed because Spillway's communicator and the benchmark both call MPI, each from a separate thread.
 int main(int argc, char** argv) {
   int level = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);

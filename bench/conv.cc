@@ -53,7 +53,7 @@ Tensor bytes(i64 n) { return empty({n}, DType::uint8); }
 
 template <class F>
 double seconds(F work) {
-  work();  // wakes the threads
+  work();  // the first run wakes the threads and is not timed
   const auto begin = std::chrono::steady_clock::now();
   work();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -1,8 +1,8 @@
 // Benchmarks the disk traffic of the optimizer's step, without the optimizer: state tiles of gpt2-124m in bf16 (12 bytes per parameter)
-// stream from one slot of a store to the other through a staging ring of the size that a run with enough memory has, with four chunks read
-// ahead and seven written behind; every tile's checksum is verified and computed again. SPILLWAY_BENCH_DISK names the folder (default: the
-// current one), SPILLWAY_BENCH_DISK_MIB the MiB in each direction. The store stays there for the next call, so that bench/disk_peers.py can
-// take turns with other programs: what is read was written to the drive before.
+// stream from one slot (copy of the state) of a store to the other through a staging ring of the size that a run with enough memory has,
+// with four chunks read ahead and seven being written; every tile's checksum is verified and computed again. SPILLWAY_BENCH_DISK names the
+// folder (default: the current one), SPILLWAY_BENCH_DISK_MIB the MiB in each direction. The store stays there for the next call, so that
+// bench/disk_peers.py can take turns with other programs and each of them reads what was written to the drive before.
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>
@@ -20,10 +20,10 @@ namespace {
 using namespace spillway;
 using offload::TileRange;
 
-constexpr i64 kTileBytes = 3 * 64 * kKiB;  // master, m and v of 16 Ki parameters
-constexpr i64 kChunkTiles = 16;            // as many tiles per chunk as in parallel/plan/plan.cc
-constexpr int kBuffers = 12;               // as many buffers as in src/trainer/plan/planner.cc
-constexpr size_t kReadAhead = 4;           // as many chunks read ahead as in parallel/state/stepper.cc
+constexpr i64 kTileBytes = 3 * 64 * kKiB;  // bytes of a tile of state: master, m and v of 16 Ki parameters
+constexpr i64 kChunkTiles = 16;            // tiles per chunk, as many as in parallel/plan/plan.cc
+constexpr int kBuffers = 12;               // buffers of the staging ring, as many as in src/trainer/plan/planner.cc
+constexpr size_t kReadAhead = 4;           // chunks read ahead, as many as in parallel/state/stepper.cc
 
 i64 mebibytes_each_way() {
   const char* text = std::getenv("SPILLWAY_BENCH_DISK_MIB");
@@ -44,12 +44,13 @@ class Stream {
         blob_(store_.make_blob("optimizer state", {0, tiles_}, kTileBytes, 2, true)),
         ring_(MemoryPool::heap(), kBuffers, kChunkTiles * kTileBytes, "staging ring") {
     if (store_.last_commit()) return;
-    for (const u64 generation : {0, 1}) fill(generation);  // writes both slots, because a block's first write is slower than later ones
+    // writes both copies of the state, because the first write to a disk block is slower than later ones
+    for (const u64 generation : {0, 1}) fill(generation);
     store_.commit(1, "");
   }
   i64 bytes_each_way() const { return blob_->bytes(); }
 
-  // Streams generation 1 to generation 2, which is never committed.
+  // Streams generation 1 of the state (a complete copy) to generation 2, which is never committed.
   void pass() {
     std::deque<Chunk> reading, writing;
     for (i64 next = 0; next < tiles_ || !reading.empty();) {

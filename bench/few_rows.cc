@@ -1,9 +1,11 @@
 // Benchmarks matrix products with few rows of A, as in text generation, against the memory bandwidth, for weights of Qwen2.5-0.5B and
-// GPT-2. Products with up to four rows take a special path. Each iteration runs the product, the same product with five rows (which is
-// packed, as one row would be without that path) and the ceilings in turn, each on all CPUs; counters are medians, so that drift of the
-// machine hits all. Each weight has several copies, together larger than the caches, which are used in turn.
-//   GB/s: bytes of weights divided by the time of the product. packed_GB/s: with five rows. Ceilings: read_GB/s, a plain sum, which only
-//   reads, as a product does; axpy_GB/s, in-place a[i] += s * b[i], 12 bytes per element, which `spillway bench memory` shows.
+// GPT-2. Products with up to four rows take a special path. Each iteration runs the product, the same product with five rows (for which
+// the weight is first copied into packed form, as for one row without that path) and the ceilings in turn, each on all CPUs; counters are
+// medians, so that drift of the machine hits all of them. Each weight has several copies, together larger than the caches, which are used
+// in turn.
+//   GB/s: bytes of weights divided by the time of the product. packed_GB/s: the same for five rows. Ceilings: read_GB/s, a plain sum,
+//   which
+//   only reads, as a product does; axpy_GB/s, in-place a[i] += s * b[i], 12 bytes per element, which `spillway bench memory` shows.
 //   share: GB/s in percent of read_GB/s.
 #include <benchmark/benchmark.h>
 
@@ -25,13 +27,13 @@ namespace {
 
 constexpr i64 kGrain = 1 << 16, kCached = 192 * kMiB, kPacked = kernels::gemm::kFewRows + 1;
 
-// Lists the shapes of the products: rows, outputs, inputs.
+// Lists the shapes of the products: number of rows, outputs and inputs.
 constexpr std::array<i64, 3> kShapes[] = {{1, 896, 4864},   {4, 896, 4864}, {1, 4864, 896}, {1, 151936, 896},
                                           {4, 151936, 896}, {1, 768, 768},  {1, 3072, 768}, {1, 768, 3072}};
 
 struct Row {
   i64 m, out, in;
-  bool out_in;  // the weight is stored [out, in]
+  bool out_in;  // true: the weight is stored as [out, in]
   DType dtype;
   std::string name() const {
     return std::string(to_string(dtype)) + "/" + std::to_string(out) + "x" + std::to_string(in) + (out_in ? "/out_in" : "/in_out") +

@@ -1,6 +1,6 @@
-// Provides the common parts of the GPU benchmarks: memory and a queue on the GPU, times measured by the GPU's clock, runs in turn with a
-// reference, and a verdict at the end. Included by *_cuda.cc files alone. SPILLWAY_BENCH_TINY=1 selects sizes that an emulated GPU handles
-// at once.
+// Provides the common parts of the GPU benchmarks: memory and a queue on the GPU, times measured by the GPU's clock, runs that take turns
+// with a reference, and a final line that tells whether all promised rates are reached. Included by *_cuda.cc files alone.
+// SPILLWAY_BENCH_TINY=1 selects sizes that an emulated GPU handles at once.
 #pragma once
 #include <benchmark/benchmark.h>
 
@@ -37,7 +37,7 @@ inline double median(std::vector<double> values) {
 
 class Gpu {
  public:
-  /// Allocates `more_bytes` beyond the memory that most benchmarks need.
+  /// Allocates `more_bytes` of GPU memory beyond what most benchmarks need.
   explicit Gpu(i64 more_bytes = 0) : bytes_((tiny() ? kTinyMemory : kMemory) + more_bytes), begin_(make_timer()), end_(make_timer()) {}
   const Stream& stream() const { return stream_; }
   const GpuQueue& queue() const { return queue_; }
@@ -52,14 +52,14 @@ class Gpu {
     cuda_check(cudaEventElapsedTime(&milliseconds, begin_.get(), end_.get()), "cudaEventElapsedTime");
     return milliseconds * 1e-3 / times;
   }
-  /// Returns how many runs to queue at once, so that the queue is never empty and its start
-  /// and end do not matter. Runs the work a few times to find that number.
+  /// Returns how many runs to queue at once, so that the queue is never empty, and starting and ending it takes no noticeable share of
+  /// the time. Runs the work a few times to find that number.
   int times_for(const Work& work) const {
     work();
     return tiny() ? 1 : std::clamp(static_cast<int>(3e-3 / seconds(work, 3)), 2, 200);
   }
 
-  /// Returns a tensor of numbers between -1 and 1, f32 or bf16. With zeros the GPU would use less power, and so run faster.
+  /// Returns a tensor of numbers between -1 and 1, f32 or bf16. Zeros would make the GPU use less power, and so run faster.
   Tensor numbers(const Shape& shape, DType dtype) const {
     constexpr i64 kBlock = 1 << 20;
     std::vector<float> block(static_cast<size_t>(std::min(kBlock, shape.elems())));
@@ -103,7 +103,8 @@ class Gpu {
   const CudaEvent begin_, end_;
 };
 
-/// Returns the median time of each work item. Every iteration runs all of them one after the other, so that drift of the machine hits all.
+/// Returns the median time of each work item. Every iteration runs all of them one after the other, so that drift of the machine hits all
+/// of them.
 inline std::vector<double> in_turn(benchmark::State& state, const Gpu& gpu, const std::vector<Work>& all) {
   std::vector<int> times;
   std::vector<std::vector<double>> seconds(all.size());

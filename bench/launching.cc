@@ -1,6 +1,7 @@
 // Benchmarks the CPU's work for a block apart from launching its kernels: the tape, shapes and memory of a forward and a backward, run on
-// the meta device, where kernels do nothing. The counter beside it is the time that an H200's 989 dense bf16 TFLOP/s (NVIDIA's data sheet)
-// need for the block's products. As long as the CPU needs less time, launches included, the CPU runs ahead of the GPU.
+// the meta device, where kernels do nothing. A second counter shows the time that an H200's 989 dense bf16 TFLOP/s (NVIDIA's data sheet)
+// need for the block's products. As long as the CPU needs less time than that for its work and the launches, the GPU never waits for the
+// CPU.
 #include <benchmark/benchmark.h>
 
 #include "device/arena.h"
@@ -14,7 +15,7 @@ using namespace spillway;
 
 constexpr double kFlopsPerS = 989e12;
 
-// Provides memory for gradients and ignores the finished ones.
+// Provides memory for gradients, and ignores each gradient once it is finished.
 struct NoGradients final : autograd::GradientSink {
   std::map<std::pair<u32, u8>, Tensor> made;
   Tensor target(u32 parameter, u8 use, const Shape& shape, DType dtype) override {

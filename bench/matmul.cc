@@ -1,6 +1,6 @@
-// Benchmarks our matrix product against oneDNN's, with two threads each, for the shapes of GPT-2 124M at 256 tokens. Each row runs both in
-// turn and prints our GFLOP/s, oneDNN's in the same minute (`onednn`) and the ratio, of which 0.95 is promised. The rows named cold are
-// shapes of Qwen2.5 0.5B at 128 and 512 tokens, whose weights come from memory: every run multiplies by another copy of them.
+// Benchmarks Spillway's matrix product against oneDNN's, with two threads each, for the shapes of GPT-2 124M at 256 tokens. Each row runs
+// both in turn and prints Spillway's GFLOP/s, oneDNN's GFLOP/s (`onednn`) and their ratio, of which 0.95 is promised. The rows named cold
+// are shapes of Qwen2.5 0.5B at 128 and 512 tokens, whose weights come from memory: every run multiplies by another copy of them.
 // ONEDNN_MAX_CPU_ISA=AVX2 limits both to AVX2.
 #include <benchmark/benchmark.h>
 #include <omp.h>
@@ -22,7 +22,7 @@ namespace {
 constexpr int kThreads = 2;
 constexpr i64 kTokens = 256, kWidth = 768, kVocabulary = 50257;
 constexpr i64 kFewTokens = 128, kManyTokens = 512, kQwenWidth = 896, kQwenInner = 4864;
-constexpr i64 kColdElems = i64{1} << 27;  // elements of all copies of B together
+constexpr i64 kColdElems = i64{1} << 27;  // elements of B in all its copies together
 
 struct Shape3 {
   const char* name;
@@ -87,8 +87,9 @@ class Reference {
   dnnl::matmul product_;
 };
 
-// Times one run. Idle threads of OpenMP keep spinning on the cores for a while after each of oneDNN's products, and so do our pool's. So
-// this function first lets them fall asleep, then wakes the side to be measured with one run, and times the next run.
+// Times one run. Idle threads of OpenMP keep spinning on the cores for a while after each of oneDNN's products, and so do those of
+// Spillway's pool. This function therefore lets them fall asleep first, then makes one run to wake the threads of the library that is
+// measured, and times the next run.
 template <class F>
 double seconds(F work) {
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -98,7 +99,7 @@ double seconds(F work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// Reports the fastest of each side's runs, because on a shared machine nothing else can be compared.
+// Reports the fastest run of either library, since on a shared machine other runs are disturbed.
 void matmul(benchmark::State& state, const Shape3& shape) {
   ThreadPool pool(kThreads);
   const Stream stream{Device::cpu(), &pool, &MemoryPool::heap()};

@@ -1,9 +1,9 @@
-// Benchmarks our matrix products on a GPU against the fastest algorithm of cuBLASLt: all algorithms that its heuristic returns, with any
-// workspace up to 64 MiB, are timed here, and the three fastest run again in turn with ours. The shapes are the products of gpt2-124m and
-// of a Llama-shaped model of 1.5 billion parameters at 8192 tokens, in bf16, with weight gradients and logits in fp32, as in training.
-// Times are the GPU's, medians over the iterations. Operands are laid out as in training: rows of logits and of their gradients have the
-// same pitch. Counters: TFLOP/s, best_TFLOP/s, share_% = their ratio (95 is promised), algos = number of algorithms tried, and the leading
-// dimensions lda, ldb, ldc: the elements from one row or column to the next of each operand.
+// Benchmarks Spillway's matrix products on a GPU against the fastest algorithm of cuBLASLt: all algorithms that its heuristic returns,
+// with any workspace up to 64 MiB, are timed here, and the three fastest run again in turn with Spillway's. The shapes are the products
+// of gpt2-124m and of a Llama-shaped model of 1.5 billion parameters at 8192 tokens, in bf16, with weight gradients and logits in fp32,
+// as in training. Times are the GPU's, medians over the iterations. Operands are laid out as in training: rows of logits and of their
+// gradients have the same pitch. Counters: TFLOP/s, best_TFLOP/s, share_% = their ratio (95 is promised), algos = number of algorithms
+// tried, and the leading dimensions lda, ldb, ldc: the elements from one row or column to the next of each operand.
 #include <numeric>
 
 #include "base/error.h"
@@ -22,8 +22,8 @@ Verdict& verdict() {
   return one;
 }
 
-// Describes the product C[m, n] = A[m, k] B[k, n]; a flipped operand is stored transposed. A pitch
-// of A or C is counted in elements as stored; 0 means that rows have no gaps.
+// Describes the product C[m, n] = A[m, k] B[k, n]; a flipped operand is stored transposed. The pitch of A or C is the number of elements
+// from one stored row to the next; 0 means that rows have no gaps.
 struct Product {
   std::string name;
   i64 m, n, k;
@@ -58,7 +58,7 @@ kernels::MatmulKey key_of(const Product& p) {
           kernels::matmul_workspace_bytes(p.m, p.n, p.k, DType::bf16, p.out)};
 }
 
-// Holds the algorithms of cuBLASLt for the operands that our product uses.
+// Holds the algorithms of cuBLASLt for the operands that Spillway's product uses.
 class Theirs {
  public:
   Theirs(const Gpu& gpu, const Product& p, const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out)
@@ -146,7 +146,7 @@ void beside_best(benchmark::State& state, const Product& p) {
   verdict().add(p.name, 100 * best / seconds[0]);
 }
 
-// Adds y = x W (+ bias) and its gradients. `in_out` says whether the weight is stored [in, out].
+// Adds y = x W (+ bias) and its gradients. `in_out` tells whether the weight is stored as [in, out].
 void add_linear(const std::string& name, i64 tokens, i64 inputs, i64 outputs, bool in_out, bool bias) {
   const std::vector<Product> all{{name + "/forward", tokens, outputs, inputs, false, !in_out, bias, DType::bf16},
                                  {name + "/input_gradient", tokens, inputs, outputs, false, in_out, false, DType::bf16},

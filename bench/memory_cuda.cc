@@ -1,7 +1,7 @@
 // Benchmarks operations that are bounded by a GPU's memory, against a copy within that memory: copies between host and GPU, and kernels,
-// whose bytes are counted as the least that must be read and written. Each iteration runs the kernel and a copy of 256 MiB in turn; times
-// are the GPU's, medians over the iterations. Counters: GB/s (10^9 bytes read and written; over the bus: sent), copy_GB/s, share_% = their
-// ratio (85 is promised).
+// whose bytes are the fewest that they must read and write. Each iteration runs the kernel and a copy of 256 MiB in turn; times are the
+// GPU's, medians over the iterations. Counters: GB/s (10^9 bytes read and written; over the bus: sent), copy_GB/s, share_% = their ratio
+// (85 is promised).
 #include <chrono>
 
 #include "bench/gpu_cuda.h"
@@ -19,7 +19,7 @@ namespace {
 
 using kernels::Unary;
 
-const i64 kElems = tiny() ? 1 << 13 : 1 << 27;  // bf16 elements: 256 MiB
+const i64 kElems = tiny() ? 1 << 13 : 1 << 27;  // number of bf16 elements in 256 MiB
 
 Verdict& verdict() {
   static Verdict one("memory-bound kernels", 85, "a device-to-device copy's rate");
@@ -27,7 +27,7 @@ Verdict& verdict() {
 }
 
 struct Kernel {
-  Work work;  // owns its tensors
+  Work work;  // the operation to measure; it owns its tensors
   double bytes;
 };
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """How fast weights are read and written: a folder of 2 GB of bf16 (a Llama of 1.07 billion parameters) is exported, as a folder and as GGUF,
-and loaded, beside `cp` of its file, in turn. What is written is on stable storage before the clock stops, by cp's copy too. Warm: the file
-lies in the page cache; cold: it was dropped from it. A table of medians comes last; the bits of the exported file are compared.
+and loaded, in turn with `cp` of its file and with a plain read of it into new memory. What is written is on stable storage before the clock
+stops, by cp's copy too. Warm: the file lies in the page cache; cold: it was dropped from it. A table of medians comes last; the bits of the
+exported file are compared.
 
   bench/weight_bytes.py --folder /scratch [--program build/release/spillway] [--module build/release/python] [--runs 5]
 """
@@ -24,6 +25,26 @@ CONFIG = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_
           "tie_word_embeddings": False, "torch_dtype": "bfloat16"}
 LOAD = ("import sys, time; sys.path.insert(0, sys.argv[2]); import spillway; begin = time.perf_counter(); "
         "model = spillway.Model(sys.argv[1], dtype='bf16'); print(time.perf_counter() - begin)")
+
+# What any program must do to have the file in memory of its own: two threads read it into pages that the kernel has just cleared.
+READ = """
+import mmap, os, sys, threading, time
+size = os.path.getsize(sys.argv[1])
+begin = time.perf_counter()
+memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+memory.madvise(mmap.MADV_HUGEPAGE)
+view, middle = memoryview(memory), size // 2 // 4096 * 4096
+def read(at, end):
+    with open(sys.argv[1], "rb", buffering=0) as file:
+        file.seek(at)
+        while at < end:
+            at += file.readinto(view[at : min(end, at + (1 << 24))])
+other = threading.Thread(target=read, args=(middle, size))
+other.start()
+read(0, middle)
+other.join()
+print(time.perf_counter() - begin)
+"""
 
 
 def shapes():
@@ -130,6 +151,7 @@ def main():
             "export": lambda: timed(lambda: run([args.program, "export", model, "--out", out, "--quiet"])),
             "export --format gguf": lambda: timed(lambda: run([args.program, "export", model, "--out", out, "--quiet", "--format", "gguf"])),
             "cp to nowhere": lambda: timed(lambda: run(["cp", weights, "/dev/null"])),
+            "read to memory": lambda: float(run([sys.executable, "-c", READ, weights])),
             "load": lambda: float(run([sys.executable, "-c", LOAD, model, args.module])),
         }
         times = {}

@@ -1,7 +1,7 @@
 // Lesson: an explicit training loop over images. Trains the network of PyTorch's CIFAR-10 tutorial with AdamW, clipped gradients and a
 // learning rate schedule. First it measures how much memory the model needs, before any is allocated; later it evaluates the model, saves
 // it with its optimizer, loads it again, and at last trains it with all but the last layer frozen. The images are synthetic: class c has
-// bright rows of its own.
+// bright rows where no other class has them.
 #include <filesystem>
 #include <iostream>
 

@@ -21,11 +21,11 @@ using namespace spillway;
 namespace {
 
 constexpr int kChunks = 32;
-constexpr i64 kSteps = 10, kImages = 2;  // images per chunk
+constexpr i64 kSteps = 10, kImages = 2;  // kImages is the number of images per chunk
 
 std::span<std::byte> bytes_of(const Tensor& tensor) { return std::as_writable_bytes(tensor.span<float>()); }
 
-// Makes a chunk of noisy images in which class c has bright rows of its own.
+// Makes a chunk of noisy images in which class c has bright rows where no other class has them.
 MicroBatch chunk_of_batch(u64 number) {
   MicroBatch chunk;
   chunk.images_NCHW = empty({kImages, 3, 32, 32}, DType::f32);
@@ -77,7 +77,7 @@ class Stage {
 struct InFlight {
   std::unique_ptr<autograd::Tape> tape;
   nn::Variable output;
-  Event sent;  // the communicator reads the output until this event
+  Event sent;  // the communicator reads the output until this event is complete
 };
 
 void conv_rank(parallel::Communicator& ranks, const std::vector<MicroBatch>& chunks) {

@@ -1,4 +1,4 @@
-// Lesson: write an op with a backward of its own and check it against central differences; a hook prints a gradient during backward. The op
+// Lesson: write an op and its backward function and check it against central differences; a hook prints a gradient during backward. The op
 // is Huber's loss: half of d^2 near zero, |d| - 1/2 further out.
 #include <cmath>
 #include <iostream>

@@ -1,6 +1,6 @@
-// Lesson: data parallelism by hand, in the eager style. Every rank has the whole model and its own part of each batch; the ranks share only
-// one all-reduce of the gradients per step. The four things to remember are numbered. Usage: example_data_parallel [RANKS [TEXT]]. Ranks
-// are threads here; with another Communicator they are processes, and nothing below changes.
+// Lesson: data parallelism by hand, in the eager style. Every rank has the whole model and its own part of each batch; the ranks share
+// only one all-reduce of the gradients per step. The four things to remember are numbered. Usage: example_data_parallel [RANKS [TEXT]].
+// Ranks are threads here; with another Communicator they are processes, and the code below stays the same.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr i64 kSteps = 40, kB = 4, kT = 64;
 
-// Returns the path of a text file, whose bytes are used as tokens; by default the example writes one.
+// Returns the path of a text file, whose bytes are used as tokens; without an argument the example writes such a file.
 std::string text_file(int argc, char** argv) {
   if (argc > 2) return argv[2];
   const std::string path = "/tmp/spillway_example_data_parallel.txt";
@@ -39,7 +39,7 @@ class Trainer {
     // 1. All ranks start with the same weights. Every rank draws the same values, but those of rank 0 are broadcast to be sure.
     models::fill(model_, models::ScratchWeights(1337));
     for (const auto& p : model_.parameters) ranks_.broadcast(bytes_of(p->value()), 0).wait();
-    // 4. The gradients need only this collective. It runs whenever backward has finished the gradient of a parameter. Afterwards every rank
+    // 4. The ranks need only this collective. It runs whenever backward has finished the gradient of a parameter. Afterwards every rank
     // has the same sum, and so takes the same optimizer step.
     weights_.on_gradient([this](const nn::Parameter&, const Tensor& gradient) {
       ranks_.all_reduce(bytes_of(gradient), DType::f32, parallel::Reduction::sum).wait();
@@ -47,7 +47,7 @@ class Trainer {
   }
 
   void run() {
-    // 2. More ranks make a larger batch, which allows a larger learning rate, reached by a slow warm-up.
+    // 2. More ranks make a larger batch, which allows a larger learning rate. A slow warm-up leads to it..
     const optim::Schedule schedule{.learning_rate = 5e-4 * ranks_.size(), .warmup_steps = kSteps / 4, .steps = kSteps};
     for (i64 step = 0; step < kSteps; ++step) {
       const double loss = one_step(optim::learning_rate(schedule, step));
@@ -68,7 +68,7 @@ class Trainer {
     nn::Context context;
     context.batch = &batch.micro_batches[0];
     context.tape = &tape;
-    context.loss_factor = 1 / targets;  // makes the sum over all ranks the gradient of the mean loss
+    context.loss_factor = 1 / targets;  // makes the sum of the gradients over all ranks the gradient of the mean loss
     const nn::Variable loss = nn::run(model_, context);
     optimizer_.zero_grad();
     loss.backward();

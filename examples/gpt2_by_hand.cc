@@ -34,7 +34,7 @@ struct Moments {
 void adamw(const nn::Sequential& model, const nn::EagerParameters& weights, std::vector<Moments>& moments, i64 step) {
   const auto scalars = optim::make_adamw_scalars<float>({}, 1e-3, 0, step, 1);
   for (const auto& p : model.parameters) {
-    const Tensor gradient = weights.gradient(p->id);  // for the tied embedding table, the sum over both its uses
+    const Tensor gradient = weights.gradient(p->id);  // for the tied embedding table: the sum of embedding's and head's gradients
     const Moments& moment = moments[p->id];
     optim::adamw_update<float>(p->value().span<float>(), moment.m.span<float>(), moment.v.span<float>(), gradient.span<float>(), scalars);
   }
@@ -68,7 +68,7 @@ int main() {
     nn::Context context;
     context.batch = &batch;
     context.tape = &tape;
-    context.loss_factor = 1 / static_cast<double>(batch.counted_targets);  // makes the gradient that of the mean loss
+    context.loss_factor = 1 / static_cast<double>(batch.counted_targets);  // makes the result the gradient of the mean loss
     const nn::Variable loss = nn::run(model, context);
     loss.backward();
     adamw(model, weights, moments, step);

@@ -1,7 +1,7 @@
 // Lesson: model parallelism by hand. A ResNet is cut in two: rank 0 has the stem and the first residual block, rank 1 the rest and the
 // loss. The numbered comments follow what crosses the cut: activations forward, their gradients back. The batch is split into
 // micro-batches, so that rank 0 computes the next micro-batch while rank 1 works on the one before. The losses are those of the uncut
-// model, bit for bit. Ranks are threads here; with another Communicator they are processes, and nothing below changes.
+// model, bit for bit. Ranks are threads here; with another Communicator they are processes, and the code below stays the same.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -18,13 +18,14 @@ using namespace spillway;
 
 namespace {
 
-constexpr i64 kSteps = 24, kMicroBatches = 4, kImages = 4, kSide = 32, kCut = 2;  // kImages per micro-batch; rank 0 has kCut blocks
+// kImages is the number of images per micro-batch; rank 0 has kCut blocks
+constexpr i64 kSteps = 24, kMicroBatches = 4, kImages = 4, kSide = 32, kCut = 2;
 const models::ResNetConfig kModel{.widths = {8, 16, 32}, .blocks = {1, 1, 1}};
 const Shape kSeam{kImages, 8, kSide, kSide};  // shape of the activation that block kCut - 1 outputs
 
 std::span<std::byte> bytes_of(const Tensor& tensor) { return std::as_writable_bytes(tensor.span<float>()); }
 
-// Makes noisy images in which class c has a stripe pattern of its own.
+// Makes noisy images in which each class has a different stripe pattern.
 MicroBatch micro_batch(i64 number) {
   MicroBatch batch;
   batch.images_NCHW = empty({kImages, 3, kSide, kSide}, DType::f32);
@@ -48,8 +49,10 @@ class Part {
   Part(size_t begin, size_t end) : blocks_(cut(begin, end)), weights_(blocks_) { models::fill(blocks_, models::ScratchWeights(1337)); }
 
   nn::Variable forward(nn::Variable x, const MicroBatch& batch, autograd::Tape& tape) const {
-    nn::Context context{
-        .batch = &batch, .tape = &tape, .loss_factor = 1.0 / (kImages * kMicroBatches)};  // gives the gradient of the mean over the batch
+    nn::Context context{// makes the result the gradient of the mean loss over the batch
+                        .batch = &batch,
+                        .tape = &tape,
+                        .loss_factor = 1.0 / (kImages * kMicroBatches)};
     for (const auto& block : blocks_.blocks) x = block->forward(x, context);
     return x;
   }
@@ -57,7 +60,7 @@ class Part {
 
   void step() {
     for (const auto& p : blocks_.parameters) {
-      if (p->statistic) continue;  // batch-norm statistics are only read in evaluation
+      if (p->statistic) continue;  // skips batch-norm statistics, which only evaluation reads
       const Tensor gradient = weights_.gradient(p->id);
       for (i64 i = 0; i < p->elems(); ++i) p->value().data<float>()[i] -= 0.1f * gradient.data<float>()[i];
     }
@@ -77,17 +80,18 @@ class Part {
 void first_rank(parallel::Communicator& ranks, const std::vector<MicroBatch>& batches) {
   Part part(0, kCut);
   for (i64 step = 0; step < kSteps; ++step) {
-    std::vector<std::unique_ptr<autograd::Tape>> tapes;  // one per micro-batch: all are in flight together
+    std::vector<std::unique_ptr<autograd::Tape>> tapes;  // one tape for each micro-batch, since all micro-batches are in flight together
     std::vector<nn::Variable> outputs;
     std::vector<Event> sent;
     for (int k = 0; k < kMicroBatches; ++k) {
       tapes.push_back(std::make_unique<autograd::Tape>(&part.gradients()));
       outputs.push_back(part.forward({}, batches[static_cast<size_t>(k)], *tapes.back()));
-      sent.push_back(ranks.send(bytes_of(outputs.back().value), 1, k));  // 1. An activation is sent; the next one is computed meanwhile.
+      // 1. An activation is sent; meanwhile this rank computes the next one.
+      sent.push_back(ranks.send(bytes_of(outputs.back().value), 1, k));
     }
     for (int k = 0; k < kMicroBatches; ++k) {
       const Tensor gradient = empty(kSeam, DType::f32);
-      ranks.receive(bytes_of(gradient), 1, k).wait();  // 4. The activation's gradient comes back; backward goes on from it.
+      ranks.receive(bytes_of(gradient), 1, k).wait();  // 4. The gradient of the activation comes back, and backward continues from it.
       sent[static_cast<size_t>(k)].wait();
       tapes[static_cast<size_t>(k)]->backward(outputs[static_cast<size_t>(k)], gradient);
     }
@@ -95,8 +99,8 @@ void first_rank(parallel::Communicator& ranks, const std::vector<MicroBatch>& ba
   }
 }
 
-// Runs the part that ends with the loss. That is the part of the model that rank 0 does not have, or, if `first` is null, the whole model.
-// Returns the loss of each step.
+// Runs the part that ends with the loss. This is the part that rank 0 does not have or, if `first` is null, the whole model. Returns the
+// loss of each step.
 std::vector<double> last_rank(size_t begin, parallel::Communicator* first, const std::vector<MicroBatch>& batches) {
   Part part(begin, ~size_t{0});
   std::vector<double> losses(kSteps, 0.0);

@@ -1,8 +1,8 @@
 // Lesson: a model of your own blocks, trained with everything that `spillway train` has. A model is a list of blocks; a block lists the
 // parameters it reads and computes its forward pass from ops. It knows nothing of memory, ranks or schedules, so its weights, gradients and
-// optimizer state may lie on the device, in host memory or on nvme, on one rank or several. The two-layer network here learns exclusive or.
-// Usage: example_own_block [RUN [NVME [RANKS STAGES]]]: the run folder (the same one resumes the run), a scratch folder in which weights
-// and optimizer state then lie, and the number of ranks, which are threads of this process, and of pipeline stages.
+// optimizer state may lie on the device, in host memory or on nvme, on one rank or on several. The two-layer network here learns exclusive
+// or. Usage: example_own_block [RUN [NVME [RANKS STAGES]]]: the run folder (the same one resumes the run), a scratch folder (if given,
+// weights and optimizer state lie there), and the number of ranks, which are threads of this process, and of pipeline stages.
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>

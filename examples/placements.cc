@@ -28,7 +28,7 @@ std::vector<double> losses(const fs::path& folder, const std::string& name, cons
   training.fit({}, messages);
   std::cout << std::setw(14) << name << ":" << std::setprecision(17);
   for (const double loss : losses) std::cout << "  " << loss;
-  // The printed plan says which tier holds what.
+  // Prints the lines of the plan that name the tiers of the weights and of the optimizer state.
   std::cout << "\n";
   for (const std::string& line : lines) {
     if (line.starts_with("  optimizer state") || line.starts_with("  weights  ")) std::cout << "  " << line << "\n";

@@ -1,10 +1,10 @@
 // A Blob is a block of bytes stored in one tier as whole tiles of equal size: a group's weights, gradients or optimizer state, or one
 // rank's shard of them. The tiles of a shard keep the numbers that they have in the whole group. A blob in host memory or on the device can
-// be accessed as a span; one on nvme is read and written through an IoEngine. A generation is one version of the content. With two slots,
-// generation g lies in slot g % 2, so generation g + 1 can be written while readers see g. Bytes on nvme are protected by checksums: call
-// stamp() before write(), and verify() once the event that read() returned is set. For blobs in memory both calls do nothing.
-// Thread-safety: different threads may read, write, stamp and verify different tile ranges or generations at once; the caller (the Program)
-// must order overlapping accesses.
+// be accessed as a span; one on nvme is read and written through an IoEngine. A generation is one version of the content, and a slot is
+// room for one generation. With two slots, generation g lies in slot g % 2, so generation g + 1 can be written while readers see g. Bytes
+// on nvme are protected by checksums: call stamp() before write(), and verify() once the event that read() returned is set. For blobs in
+// memory, stamp() and verify() do nothing. Thread-safety: different threads may read, write, stamp and verify different tile ranges or
+// generations at once; the caller must order overlapping accesses (the order of a rank's instructions does).
 #pragma once
 #include <memory>
 #include <span>
@@ -30,7 +30,7 @@ struct TileRange {
 class Spoilt : public Error {
  public:
   Spoilt(const std::string& wrong, const std::string& cure) : Error(ErrorCode::io, wrong + ": " + cure), wrong_(wrong) {}
-  /// Returns the part of the message that says what is wrong, without the advice on what to do about it.
+  /// Returns the part of the message that says what is wrong, without the advice that follows it.
   const std::string& wrong() const { return wrong_; }
 
  private:
@@ -71,14 +71,15 @@ class Blob {
   /// empty span if it is on nvme. If the blob lies on a GPU, only that GPU may use the span.
   virtual std::span<std::byte> view(TileRange range, u64 generation) = 0;
 
-  /// Computes and remembers the checksums of `from`, the bytes that the next write() of the same generation will be given. Call it again
-  /// before each rewrite. write() throws Error(bug) if the tiles were not stamped; stamp() throws Error(bug) if it would overwrite a
-  /// committed generation.
+  /// Computes and remembers the checksums of `from`, the bytes that the next write() of the same generation (version of the content) will
+  /// be given. Call it again before each rewrite. write() throws Error(bug) if the tiles were not stamped; stamp() throws Error(bug) if it
+  /// would overwrite a committed generation.
   virtual void stamp(TileRange, u64 /*generation*/, std::span<const std::byte> /*from*/) {}
-  /// Compares `read`, the bytes that read() delivered, with the checksums stamped for that generation. If they differ, throws Spoilt, whose
-  /// message names file, offset, blob, tile, generation and what to do. Throws Error(bug) if no checksums were stamped.
+  /// Compares `read`, the bytes that read() delivered, with the checksums stamped for that generation (version of the content). If they
+  /// differ, throws Spoilt, whose message names file, offset, blob, tile, generation and what to do. Throws Error(bug) if no checksums were
+  /// stamped.
   virtual void verify(TileRange, u64 /*generation*/, std::span<const std::byte> /*read*/) {}
-  /// Returns true if a restart would continue from this blob's tiles of this generation.
+  /// Returns true if a restart would continue from this generation (version) of the blob's tiles.
   virtual bool is_committed(u64 /*generation*/) const { return false; }
 
  protected:

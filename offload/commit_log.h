@@ -14,7 +14,7 @@ namespace spillway::offload {
 
 /// Returns true if these bytes are a superblock whose checksum holds, so that nothing has changed since the superblock was written.
 bool is_whole(const Superblock& superblock);
-/// Returns true if the superblock's page is all zeros: no commit was ever written there, or the commit was discarded.
+/// Returns true if the superblock's page is all zeros: either no commit was ever written there, or the commit was discarded.
 bool is_blank(const Superblock& superblock);
 /// Returns true if the superblock was written since the system booted last, that is, if the superblock holds
 /// the same `boot_id`. Returns false if `boot_id` is empty, because the system has none.
@@ -25,8 +25,9 @@ class CommitLog {
   /// `durability` and `boot_id` come from the store's description; `files` must outlive the log.
   CommitLog(StoreFiles& files, Durability durability, std::string boot_id);
 
-  /// Reads the newest good commit whose generation is at most `newest_generation`, and its checksum table. If there is none, returns
-  /// nothing and sets `why` to one line that says why. Erases commits of later generations. Errors: Error(io).
+  /// Reads the newest good commit whose generation (number of the version of the data) is at most `newest_generation`, and its checksum
+  /// table. If there is none, returns nothing and sets `why` to one line that says why. Erases commits of later generations. Errors:
+  /// Error(io).
   std::optional<Commit> recover(u64 newest_generation, std::string& why);
   /// Does the work of NvmeStore::commit. Write the new checksums into table() before the call. Pass `same_table` = true if only the record
   /// changed; the checksum table is then not written to the file again.
@@ -50,7 +51,7 @@ class CommitLog {
   StoreFiles& files_;
   const Durability durability_;
   const std::string boot_id_;
-  u64 number_ = 0;  // number of the last commit
+  u64 number_ = 0;  // number of the last commit, which counts from 1
   std::vector<Page> table_;
 };
 

@@ -21,7 +21,7 @@ class SystemCalls;
 enum class Priority : u8 { normal, urgent };
 
 struct IoRequest {
-  const ScratchFile* file = nullptr;  // must outlive the event
+  const ScratchFile* file = nullptr;  // the file; it must outlive the event
   bool write = false;
   // Gives the offset in the file. If the file uses O_DIRECT, `offset`, `bytes` and the buffer's address must be multiples of
   // kDirectAlignment.

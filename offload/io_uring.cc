@@ -23,7 +23,7 @@
 namespace spillway::offload {
 namespace {
 
-constexpr u64 kWoken = ~u64{0}, kIgnored = kWoken - 1;  // io_uring user data of requests that carry no piece
+constexpr u64 kWoken = ~u64{0}, kIgnored = kWoken - 1;  // the io_uring user data of requests that belong to no piece of an I/O request
 constexpr int kSubmitRetries = 1000;
 constexpr long kDeafPauseNs = 10'000'000;
 
@@ -93,7 +93,7 @@ class UringEngine final : public PieceEngine {
       lock.lock();
     }
     if (stop_ && pending_.empty() && free_.size() == slots_.size()) return false;
-    asleep_ = !free_.empty();  // while all slots are full, the owner looks at the queue after each completion
+    asleep_ = !free_.empty();  // while all slots are full, the owner looks at the queue after each completion and needs no wake-up
     return true;
   }
 
@@ -127,7 +127,7 @@ class UringEngine final : public PieceEngine {
     io_uring_sqe_set_data64(sqe, user_data);
     const int refusal = enter();
     if (refusal == 0) return 0;
-    io_uring_prep_nop(sqe);  // the entry is still queued and would be submitted by the next call: make it a no-op
+    io_uring_prep_nop(sqe);  // the entry is queued already and would be submitted by the next call, so it is turned into a no-op
     io_uring_sqe_set_data64(sqe, kIgnored);
     return refusal;
   }
@@ -184,11 +184,11 @@ class UringEngine final : public PieceEngine {
   const int wake_;            // an eventfd, by which other threads wake the owner thread
   std::vector<Piece> slots_;  // the pieces that the kernel is working on; the index is the request's user data
   std::vector<u64> free_;
-  bool deaf_ = false;  // the kernel refused to poll the eventfd, so the owner looks at the queue again every kDeafPauseNs
+  bool deaf_ = false;  // true if the kernel refused to poll the eventfd; the owner then looks at the queue again every kDeafPauseNs
 
   std::mutex mutex_;
   PieceQueue pending_;
-  bool asleep_ = false;  // the owner waits and would not notice a new piece without wake()
+  bool asleep_ = false;  // true while the owner waits and would not notice a new piece without wake()
   bool stop_ = false;
   std::thread owner_;
 };
@@ -199,7 +199,8 @@ std::unique_ptr<IoEngine> make_uring_engine(int queue_depth, SystemCalls& system
   refusal = system.refuse_io_uring();
   if (refusal != 0) return nullptr;
   io_uring ring{};
-  refusal = -io_uring_queue_init(static_cast<unsigned>(queue_depth) + 1, &ring, 0);  // one more entry for the poll of the eventfd
+  // the queue has one entry more than there are slots, for the poll of the eventfd
+  refusal = -io_uring_queue_init(static_cast<unsigned>(queue_depth) + 1, &ring, 0);
   if (refusal != 0) return nullptr;
   if (!has_read_and_write(ring)) {
     io_uring_queue_exit(&ring);

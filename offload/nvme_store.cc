@@ -57,7 +57,8 @@ struct NvmeStore::State {
   std::string why_new, moved;
 };
 
-// Makes the TileChecksums of a persistent blob. If a commit was recovered, they are filled with the checksums of its generation.
+// Makes the TileChecksums of a persistent blob. If a commit was recovered, they are filled with the checksums of the committed version of
+// the data (generation).
 std::shared_ptr<TileChecksums> NvmeStore::State::enter(const std::string& what, i64 tiles, int slots) {
   auto checksums = std::make_shared<TileChecksums>(tiles, slots);
   for (i64 t = 0; last && t < tiles; ++t) {
@@ -183,7 +184,7 @@ void NvmeStore::sync() { state_->files.flush(); }
 void NvmeStore::invalidate() noexcept {
   try {
     state_->log.clear();
-  } catch (...) {  // the drive is failing: verify() will report it after a restart
+  } catch (...) {  // the drive is failing; the error is ignored, because verify() will report it after a restart
   }
   state_->note(std::nullopt);
 }

@@ -1,9 +1,9 @@
-// An NvmeStore is the nvme tier of one rank. It keeps one preallocated file per --nvme path, stripes the data over them, and
-// keeps a checksum for every tile and generations that survive the death of the process (under Durability::step also a power
-// loss). offload/store_format.h documents the file format. parallel/ opens the store, allocates its blobs in the same order each
-// time, and commits. All I/O goes through the engine. The engine must outlive the store, and the store must outlive its blobs.
-// Traffic counts the bytes of tiles, not those of headers, superblocks and checksum tables. Thread-safety: blobs are as safe as
-// offload/blob.h says; commit(), sync() and invalidate() are called by one thread.
+// An NvmeStore is the nvme tier of one rank. It keeps one preallocated file per --nvme path, stripes the data over them, and keeps a
+// checksum for every tile, and generations (versions of the data) that survive the death of the process (under Durability::step also a
+// power loss). offload/store_format.h documents the file format. parallel/ opens the store, allocates its blobs in the same order each
+// time, and commits. All I/O goes through the engine. The engine must outlive the store, and the store must outlive its blobs. Traffic
+// counts the bytes of tiles, not those of headers, superblocks and checksum tables. Thread-safety: blobs are as safe as offload/blob.h
+// says; commit(), sync() and invalidate() are called by one thread.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -29,20 +29,20 @@ std::string current_boot_id();
 
 struct StoreDescription {
   std::vector<StripePath> paths;
-  std::string run_id;   // at most kMaxRunIdBytes
-  u64 layout_hash = 0;  // hash of whatever decides which bytes lie where; a store with another hash is not used
-  i64 data_bytes = 0;   // total bytes of all blobs, all slots
+  std::string run_id;   // id of the run, of at most kMaxRunIdBytes bytes
+  u64 layout_hash = 0;  // hash of everything that decides which bytes lie where; a store with another hash is not used
+  i64 data_bytes = 0;   // total bytes of all blobs, with all slots (blob.h)
   // Counts the part of data_bytes that belongs to blobs that are not persistent. These blobs lie
   // behind the persistent ones, and an existing store is resized to hold them.
   i64 passing_bytes = 0;
-  i64 persistent_tiles = 0;  // number of tiles of all persistent blobs together, each counted once even if it has two slots
+  i64 persistent_tiles = 0;  // number of tiles of all persistent blobs together, each counted once, even if its blob has two slots
   Durability durability = Durability::checkpoint;
   i64 stripe_unit_bytes = kStripeUnitBytes;
   std::string boot_id = current_boot_id();
-  // Limits which generation of a dead run may be used. A later commit is discarded in
-  // favour of the one before, because other ranks may lack the later one.
+  // The newest generation (version of the data) of a dead run that may be used. A later commit is discarded in favour of the one before,
+  // because other ranks may lack the later one.
   u64 newest_generation = ~u64{0};
-  bool anew = false;  // set existing files aside whatever they hold, and start with an empty store
+  bool anew = false;  // true: existing files are set aside, whatever they hold, and the store starts empty
 };
 
 /// Returns the weights of the paths (StripePath::weight) with which a dead run made its store. They are read from the store's file in
@@ -54,7 +54,7 @@ i64 store_bytes(const StoreDescription& description);
 
 struct Commit {
   u64 generation = 0;
-  std::string record;  // opaque to the store: step, data cursor, loss scale
+  std::string record;  // text that the store keeps but does not interpret: step, data cursor, loss scale
 };
 
 class NvmeStore {
@@ -71,8 +71,8 @@ class NvmeStore {
   NvmeStore& operator=(NvmeStore&&) = delete;
   ~NvmeStore();
 
-  /// Returns the newest commit, or nothing if the store is new. If open_or_create() opened an existing
-  /// store, this is the dead run's commit, and the persistent blobs hold its generation.
+  /// Returns the newest commit, or nothing if the store is new. If open_or_create() opened an existing store, this is the dead run's
+  /// commit, and the persistent blobs hold the committed data.
   const std::optional<Commit>& last_commit() const;
   /// Returns one line that says why no existing store is used, or an empty string if one is used.
   const std::string& why_new() const;
@@ -87,15 +87,15 @@ class NvmeStore {
   /// kDirectAlignment. Throws Error(bug) if the blob exceeds what the description announced.
   std::unique_ptr<Blob> make_blob(std::string what, TileRange tiles, i64 tile_bytes, int slots, bool persistent);
 
-  /// Makes `generation` and `record` (at most kMaxRecordBytes) what a restart finds. Before the call all writes of the generation must have
-  /// completed, and every persistent tile must be stamped for it. The generation must be the last committed one (which gives the same bytes
-  /// a new record) or the next one; after invalidate() any generation is allowed. Errors: Error(bug) if a requirement is broken; Error(io),
-  /// and then the last commit stays valid.
+  /// Commits a version of the data: `generation` and `record` (at most kMaxRecordBytes) become what a restart finds. Before the call all
+  /// writes of the generation must have completed, and every persistent tile must be stamped for it. The generation must be the last
+  /// committed one (which gives the same bytes a new record) or the next one; after invalidate() any generation is allowed. Errors:
+  /// Error(bug) if a requirement is broken; Error(io), and then the last commit stays valid.
   void commit(u64 generation, std::string_view record);
   /// Makes all completed writes survive a power loss. Errors: Error(io).
   void sync();
-  /// Erases the commits, so that a restart finds nothing and any generation may be written next. Called after a checksum error. Best
-  /// effort: I/O errors are ignored.
+  /// Erases the commits, so that a restart finds nothing and any generation (version of the data) may be written next. Called after a
+  /// checksum error. Best effort: I/O errors are ignored.
   void invalidate() noexcept;
 
  private:

@@ -14,7 +14,7 @@ constexpr const char* kOwnerFile = "owner";
 
 struct Owner {
   std::string run;   // id of the run
-  std::string text;  // the whole line: "run=0a1b host=n1 pid=17 started=2026-01-31T12:00:00Z"
+  std::string text;  // the whole line, such as "run=0a1b host=n1 pid=17 started=2026-01-31T12:00:00Z"
   // True if an older program wrote the line, which then lacks the magic word. In that case the
   // folder is treated as a run's folder only if it holds nothing but a store.
   bool old = false;

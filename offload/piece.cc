@@ -118,7 +118,7 @@ bool Piece::absorb(i64 result) {
 
 bool Piece::advance(i64 result) {
   i64 done = std::min(result, bytes_);
-  // Direct I/O can only be resumed at an aligned offset, so an aligned unit of the file that was transferred only in part is transferred
+  // Direct I/O can only be resumed at an aligned offset, so an aligned block of the file that was transferred only in part is transferred
   // again.
   if (done < bytes_ && request_->io.file->direct()) done -= done % kDirectAlignment;
   if (done == 0) return retry_or_fail(EAGAIN);

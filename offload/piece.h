@@ -1,7 +1,7 @@
-// Implements what both I/O engines share. A request is checked and cut into pieces of at most 1 MiB, and every answer of
-// the kernel for a piece is handled in one place. A short transfer is resumed, an interrupted one retried, and a
-// negative result or an unexpected end of file becomes Error(io). Only the engines use this file. A Piece is used by one
-// thread at a time; the pieces of one request may be processed by different threads.
+// Implements what the two I/O engines (io_uring and pread) share. A request is checked and cut into pieces of at most 1 MiB, and
+// PieceEngine and Piece handle every answer of the kernel. A short transfer is resumed, an interrupted one retried, and a negative result
+// or an unexpected end of file becomes Error(io). Only the engines use this file. A Piece is used by one thread at a time; the pieces of
+// one request may be processed by different threads.
 #pragma once
 #include <deque>
 #include <memory>
@@ -52,7 +52,8 @@ class PieceQueue {
   std::deque<Piece> urgent_, normal_;
 };
 
-/// Base class of both engines. A PieceEngine checks a request, cuts it into pieces and passes each piece to start().
+/// The base class of the io_uring engine and the pread engine. A PieceEngine checks a request, cuts it into pieces and passes each piece to
+/// start().
 class PieceEngine : public IoEngine {
  public:
   explicit PieceEngine(SystemCalls& system) : system_(system) {}
@@ -63,7 +64,7 @@ class PieceEngine : public IoEngine {
   SystemCalls& system_;
 
  private:
-  /// Takes over the piece and returns without waiting for a free slot.
+  /// Starts the transfer of the piece and returns without waiting for a free slot.
   virtual void start(Piece piece) = 0;
 };
 

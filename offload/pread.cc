@@ -59,7 +59,7 @@ class PreadEngine final : public PieceEngine {
     for (int i = 0; i < kThreadsPerDrive && threads_.size() < queue_depth_; ++i) {
       try {
         threads_.push_back(start_thread([this] { work(); }));
-      } catch (const Error&) {  // the threads that did start suffice, but at least one is needed
+      } catch (const Error&) {  // the threads that were started suffice, as long as there is at least one
         if (threads_.empty()) throw;
         return;
       }
@@ -85,7 +85,7 @@ class PreadEngine final : public PieceEngine {
   std::condition_variable changed_;
   PieceQueue queue_;
   bool stop_ = false;
-  std::set<dev_t> drives_;  // drives that requests have named so far
+  std::set<dev_t> drives_;  // the drives of all files that requests have named so far
   std::vector<std::thread> threads_;
 };
 

@@ -67,7 +67,7 @@ ScratchFile ScratchFile::create(const std::filesystem::path& path, i64 bytes, bo
   file.path_ = path;
   file.bytes_ = bytes;
   make_anew(path);
-  file.remove_ = true;  // if anything below throws, the destructor removes the file
+  file.remove_ = true;  // the destructor removes the file if the code below throws
   file.open_descriptor();
   file.reserve(0);
   file.remove_ = remove_when_closed;

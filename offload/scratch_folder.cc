@@ -27,7 +27,8 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "spillway-", kAside = ".aside-";
 constexpr size_t kIdDigits = 16;  // hexadecimal digits of a store's id
-// list_orphans in another process may hold the lock for an instant: an owner counts as alive only after this many tries, 10 ms apart.
+// The number of tries to take the lock, 10 ms apart, before its owner counts as alive. Another process that calls list_orphans() may hold
+// the lock for an instant.
 constexpr int kLockTries = 20;
 
 [[noreturn]] void folder_failed(const fs::path& path, const char* call, int error_number) {
@@ -135,7 +136,7 @@ std::optional<Descriptor> open_owner(const fs::path& folder) {
     if (number < 0 && errno == ENOENT) {
       if (!holds_nothing(folder)) not_ours(folder);
       number = ::openat(inside.get(), kOwnerFile, kHow | O_CREAT | O_EXCL, 0600);
-      if (number < 0 && errno == ENOENT) return std::nullopt;  // the folder is gone
+      if (number < 0 && errno == ENOENT) return std::nullopt;  // another process removed the folder meanwhile
     }
     if (number < 0 && errno == EEXIST && tries < kLockTries) continue;  // another process created the owner file first
     if (number < 0) folder_failed(file, "open", errno);

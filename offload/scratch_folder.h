@@ -47,7 +47,7 @@ class ScratchFolder {
 
 /// Returns the path next to `folder` where a store that no longer fits the run is set aside.
 std::filesystem::path aside_of(const std::filesystem::path& folder, u64 store_id);
-/// Returns the ids of the stores that are set aside next to `folder`, in ascending order.
+/// Returns the ids of the stores for which a folder aside_of(folder, id) exists, in ascending order.
 std::vector<u64> asides_of(const std::filesystem::path& folder);
 /// Creates the folder aside_of(folder, store_id) with an owner file, if it does not exist. Errors: Error(io), Error(usage) as for
 /// ScratchFolder.
@@ -56,11 +56,11 @@ void remove_aside(const std::filesystem::path& folder, u64 store_id);
 
 struct Orphan {
   std::string name;        // name of the folder, without the path
-  std::string run;         // id of the run that made it
-  std::string owner;       // one line, as the dead owner wrote it
-  bool set_aside = false;  // it holds a store that its run could not use any more
-  i64 bytes = 0;           // space it takes on the drive
-  i64 age_s = 0;           // seconds since its owner started
+  std::string run;         // id of the run that made the folder
+  std::string owner;       // line of the owner file, which names the process that owned the folder
+  bool set_aside = false;  // true if the folder holds a store that its run could no longer use
+  i64 bytes = 0;           // bytes that the folder takes on the drive
+  i64 age_s = 0;           // seconds since the process that owned the folder started
 };
 
 /// Returns the folders of dead runs on `scratch`, sorted by name: those with a valid owner file whose run matches the folder's name.

@@ -76,14 +76,14 @@ fs::path existing_folder(const fs::path& path, bool& exists) {
 
 // Returns true if direct I/O works in the folder. Creates a small file there, writes to it with O_DIRECT, and removes it.
 bool probe_direct(const fs::path& folder) {
-  static std::atomic<u64> count{0};  // numbers the probes, since two threads may probe one folder
+  static std::atomic<u64> count{0};  // gives each probe file a different name, since two threads may probe one folder
   const fs::path probe = folder / fmt::format(".spillway-probe-{}-{}", ::getpid(), count++);
   int descriptor = ::open(probe.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
   if (descriptor < 0) unusable(folder, fmt::format("no file can be created there: {} (errno {})", text_of(errno), errno));
   ::close(descriptor);
   descriptor = ::open(probe.c_str(), O_RDWR | O_CLOEXEC | O_DIRECT);
   alignas(kDirectAlignment) const std::byte page[kDirectAlignment] = {};
-  // An error such as a full disk does not mean that direct I/O is refused.
+  // Only EINVAL and EOPNOTSUPP mean that direct I/O is refused; an error such as a full disk does not.
   const bool direct = descriptor >= 0 && (::pwrite(descriptor, page, sizeof page, 0) >= 0 || (errno != EINVAL && errno != EOPNOTSUPP));
   if (descriptor >= 0) ::close(descriptor);
   ::unlink(probe.c_str());

@@ -11,18 +11,19 @@ namespace spillway::offload {
 
 /// Describes the kind of a filesystem, found from the filesystem's magic number (statfs).
 struct FilesystemKind {
-  std::string name;      // "ext4", "nfs", "tmpfs"; "0x1234" if unknown
-  bool memory = false;   // tmpfs, ramfs, hugetlbfs: its bytes are host memory and count as such
-  bool network = false;  // shared with other machines, or served by a process (FUSE, 9p): slow, and unsuitable for offloading
+  std::string name;     // name such as "ext4", "nfs" or "tmpfs"; "0x1234" if the number is unknown
+  bool memory = false;  // true for tmpfs, ramfs and hugetlbfs, whose files are in host memory and count as such
+  // true if it is shared with other machines or served by a process (FUSE, 9p); it is then slow and unsuitable for offloading
+  bool network = false;
 };
 FilesystemKind classify_filesystem(u64 magic);
 
 struct ScratchInfo {
   std::filesystem::path path;
-  bool exists = false;  // false: the last component is missing, and the other fields describe its parent
+  bool exists = false;  // whether the path exists; if not, its last component is missing, and the other fields describe its parent
   FilesystemKind filesystem;
-  i64 free_bytes = 0, total_bytes = 0;  // for this user; 0 if the filesystem does not report them (ramfs)
-  bool direct = false;                  // O_DIRECT works
+  i64 free_bytes = 0, total_bytes = 0;  // bytes for this user; 0 if the filesystem does not report them (ramfs)
+  bool direct = false;                  // whether files can be opened with O_DIRECT (I/O past the page cache)
 };
 
 /// Examines `path` and returns what it finds. Errors: Error(usage) if neither the path nor its parent is a folder this user may write to.

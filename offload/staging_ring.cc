@@ -30,7 +30,7 @@ StagingRing::Lease::~Lease() {
   if (busy_) {
     try {
       busy_->wait();
-    } catch (...) {  // the code that started the work holds the event too and gets the error from it
+    } catch (...) {  // the error is ignored here: the code that started the work also holds the event and gets the error from it
     }
   }
   {

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 // Describes one store that survey() found.
 struct Seen {
-  std::vector<fs::path> folders;  // the folder of the store's first file comes last
+  std::vector<fs::path> folders;  // folders of the store's files; that of the store's first file comes last
   bool first = false, holds_commit = false;
 
   void add(const fs::path& folder, const Found& found, const std::string& boot_id) {
@@ -28,7 +28,7 @@ struct Seen {
     first |= is_first;
     holds_commit |= is_first && !found.holds_no_commit(boot_id);
   }
-  // Returns true also if the first file is missing or damaged, because it is then unknown whether the store holds a commit.
+  // Returns whether the store may hold a commit. This is unknown, and so true, if the first file is missing or damaged.
   bool may_hold_commit() const { return !first || holds_commit; }
 };
 

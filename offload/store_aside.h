@@ -25,7 +25,7 @@ std::vector<u64> stores_aside(const StoreDescription& description);
 /// Returns the same description with its paths changed to where store `store_id` was set aside.
 StoreDescription aside(const StoreDescription& description, u64 store_id);
 
-/// Moves the files of store `store_id` back to the description's paths, which hold no store files. Errors: Error(io).
+/// Moves the files of store `store_id` back to the description's paths. No store files may lie there. Errors: Error(io).
 void bring_back(const StoreDescription& description, u64 store_id);
 
 }  // namespace spillway::offload

@@ -36,7 +36,7 @@ constexpr i64 kStripeUnitBytes = kMiB;
 constexpr u32 kStoreVersion = 1;
 constexpr char kStoreMagic[8] = {'S', 'P', 'I', 'L', 'T', 'I', 'L', 'E'};
 constexpr char kSuperblockMagic[8] = {'S', 'P', 'I', 'L', 'C', 'O', 'M', 'T'};
-constexpr const char* kStoreFile = "tiles";  // file name in each path's folder
+constexpr const char* kStoreFile = "tiles";  // name of the store's file in the folder of each path
 constexpr i64 kMaxStripes = 64, kMaxWeight = 65535;
 constexpr i64 kMaxRunIdBytes = 255, kMaxBootIdBytes = 47, kMaxRecordBytes = 3072;
 
@@ -57,16 +57,16 @@ enum class Durability : u32 { checkpoint, step };
 struct alignas(kPageBytes) StoreHeader {
   char magic[8];
   u32 version;
-  u32 stripe, stripes;  // number of this file, and number of files
-  u32 durability;       // a value of Durability
-  u64 store_id;         // random; the same in all files of the store
+  u32 stripe, stripes;  // number of this file, counted from 0, and number of files
+  u32 durability;       // a value of the enum Durability
+  u64 store_id;         // random id, the same in all files of the store
   u64 layout_hash;
   i64 data_bytes, persistent_tiles, stripe_unit_bytes;
   i64 file_bytes;
   u32 weights[kMaxStripes];
-  char run_id[kMaxRunIdBytes + 1];  // ends with a zero byte
+  char run_id[kMaxRunIdBytes + 1];  // the id of the run, ending with a zero byte
   u8 unused[3508];
-  u32 crc;  // checksum of all bytes before it
+  u32 crc;  // checksum of all bytes of the header before this field
 };
 static_assert(sizeof(StoreHeader) == kPageBytes && std::is_trivially_copyable_v<StoreHeader>);
 
@@ -75,12 +75,12 @@ struct alignas(kPageBytes) Superblock {
   u64 store_id;
   u64 number;  // number of the commit, counted from 1
   u64 generation;
-  u32 table_crc;  // checksum of the checksum table in slot generation % 2, with its padding to whole pages
+  u32 table_crc;  // checksum of the checksum table with number generation % 2, with its padding to whole pages
   u32 record_bytes;
-  char boot_id[kMaxBootIdBytes + 1];  // ends with a zero byte
+  char boot_id[kMaxBootIdBytes + 1];  // the system's boot id, ending with a zero byte
   char record[kMaxRecordBytes];
   u8 unused[932];
-  u32 crc;  // checksum of all bytes before it
+  u32 crc;  // checksum of all bytes of the superblock before this field
 };
 static_assert(sizeof(Superblock) == kPageBytes && std::is_trivially_copyable_v<Superblock>);
 

@@ -83,7 +83,8 @@ Found look(const fs::path& folder) {
   if (open_file.get() < 0 && errno == ENOENT) return found;
   if (open_file.get() < 0) look_failed(file, "open", errno);
   const int number = open_file.get();
-  ::posix_fadvise(number, 0, 0, POSIX_FADV_RANDOM);  // no read-ahead: on ext4, SEEK_DATA counts what was read ahead as data
+  // switches read-ahead off, because on ext4 SEEK_DATA counts what was read ahead as data
+  ::posix_fadvise(number, 0, 0, POSIX_FADV_RANDOM);
   struct stat info {};
   if (::fstat(number, &info) != 0) look_failed(file, "stat", errno);
   if (!S_ISREG(info.st_mode)) throw Error(ErrorCode::usage, "[store] expected " + file.string() + " to be a file");

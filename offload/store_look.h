@@ -1,6 +1,6 @@
 // Finds out what lies at the place of a store's file by reading its first pages, before anything is opened, moved or removed, through the
-// page cache and without an I/O engine. With the answer, the code that opens a store avoids deleting a file that may hold a commit. The
-// functions keep no state. Used by NvmeStore's parts alone.
+// page cache and without an I/O engine. The code that opens a store thus avoids deleting a file that may hold a commit. The functions keep
+// no state. Used by NvmeStore's parts alone.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -19,11 +19,12 @@ struct Found {
   enum class Kind {
     nothing,
     blank,  // preallocated but never written to, all zeros: the process that made it died
-    store,  // its header is valid
-    other,  // its header is damaged, or the file is not a store's
+    store,  // the file begins with a valid header of a store
+    other,  // the header is damaged, or the file is not a store's
   };
   Kind kind = Kind::nothing;
-  StoreHeader header{};                    // as read, valid or not; zeros beyond the end of the file
+  // the first bytes of the file, whether or not they are a valid header; zeros beyond the end of the file
+  StoreHeader header{};
   Superblock superblocks[kSuperblocks]{};  // the bytes of pages 1 and 2, which are superblocks only in a store's first file
 
   /// Returns true if this is the first file of a store in which a restart finds no commit: each superblock is blank, or is from an earlier

@@ -17,12 +17,12 @@ constexpr u64 kNeverCommitted = ~u64{0};
 struct BlobHome {
   StoreFiles& files;
   Traffic& traffic;
-  std::atomic<u64> committed{kNeverCommitted};  // the generation that a restart finds
+  std::atomic<u64> committed{kNeverCommitted};  // the generation (version of the data) that a restart finds
 };
 
 class StripedBlob final : public Blob {
  public:
-  /// The blob occupies the bytes [begin, begin + slots * bytes()) of the store's data.
+  /// Makes a blob with room for `slots` generations, which occupies the bytes [begin, begin + slots * bytes()) of the store's data.
   StripedBlob(BlobHome& home, std::string what, i64 begin, i64 first_tile, i64 tile_bytes, bool persistent,
               std::shared_ptr<TileChecksums> checksums);
 

@@ -12,7 +12,7 @@ class Stripes {
  public:
   struct Extent {
     i64 file = 0;
-    i64 offset = 0;  // offset in the file's data
+    i64 offset = 0;  // offset from the beginning of the file's data
     i64 bytes = 0;
   };
 
@@ -28,12 +28,12 @@ class Stripes {
 
  private:
   struct Place {
-    i64 file = 0, rank = 0;  // the unit is number `rank`, counted from 0, of the units that `file` gets in a round
+    i64 file = 0, rank = 0;  // a stripe unit: the one with number `rank`, counted from 0, among those that `file` gets in a round
   };
   void deal_round();
 
   const std::vector<u32> weights_;
-  std::vector<i64> per_round_;  // units that each file gets in a round
+  std::vector<i64> per_round_;  // number of stripe units that each file gets in a round
   std::vector<Place> round_;
   const i64 unit_bytes_, data_bytes_;
 };

@@ -1,5 +1,5 @@
-// Names the memory tiers in which tensors are stored, and counts the bytes moved between them. A Tier is not a
-// Device (device/device.h): on the CPU backend the device tier is host memory with a budget of its own.
+// Names the memory tiers in which tensors are stored, and counts the bytes moved between them. A Tier is not a Device (device/device.h): on
+// the CPU backend the device tier is host memory with a separate budget.
 #pragma once
 #include <array>
 #include <atomic>

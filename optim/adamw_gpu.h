@@ -1,7 +1,7 @@
-// AdamW and the gradient norm on a GPU, for many tiles (of 16,384 elements) at once. The bits are those of
-// adamw_update_tile and tile_square_sum. There are two implementations; the one for builds without CUDA,
-// which have no tensors on a GPU, throws Error(bug). Work is queued on the current stream, which must
-// belong to the GPU whose memory holds the operands. Throws Error(io) if the driver refuses the launch.
+// AdamW and the gradient norm on a GPU, for many tiles (of 16,384 elements) at once. The results are bitwise those of adamw_update_tile and
+// tile_square_sum on a CPU. There are two implementations; the one for builds without CUDA, which have no tensors on a GPU, throws
+// Error(bug). Work is queued on the current stream, which must belong to the GPU whose memory holds the operands. Throws Error(io) if the
+// driver refuses the launch.
 #pragma once
 #include "optim/adamw_tile.h"
 

@@ -13,7 +13,7 @@ constexpr int kThreads = kTileThreads;
 // The arguments of one launch of the update kernel. Elements count from the begin of the first tile.
 template <class T>
 struct Launch {
-  Columns first;  // points to the arrays of the first tile
+  Columns first;  // the columns, which point to the arrays of the first tile
   i64 gradient_tile_bytes, weight_tile_bytes, state_tile_bytes, m_scales_begin, used_state_bytes;
   const std::byte* state;
   std::byte* new_state;
@@ -73,7 +73,8 @@ __device__ u32 magnitude(float x) { return std::bit_cast<u32>(x) & 0x7fffffff; }
 template <class T, Weights W, Moments M>
 __global__ void __launch_bounds__(kThreads) update_tiles(Launch<T> l) {
   const i64 block_begin = l.begin + i64{blockIdx.x} * kBlockElems, tile = block_begin / kTileElems;
-  const i64 begin = block_begin % kTileElems + i64{threadIdx.x / 16} * kRowElems + threadIdx.x % 16;  // the index in the tile
+  // the index of the element in the tile
+  const i64 begin = block_begin % kTileElems + i64{threadIdx.x / 16} * kRowElems + threadIdx.x % 16;
   Columns c = l.first;
   c.gradient += tile * l.gradient_tile_bytes;
   c.weight += tile * l.weight_tile_bytes, c.new_weight += tile * l.weight_tile_bytes;
@@ -138,7 +139,7 @@ __global__ void __launch_bounds__(kThreads) update_tiles(Launch<T> l) {
   }
 }
 
-// A kernel that sums the squares of one tile per thread block; thread i computes lane i of the sum.
+// A kernel that sums the squares of one tile per thread block; thread i computes partial sum (lane) i.
 template <class T>
 __global__ void __launch_bounds__(kNormLanes) square_sums(const T* gradient, double* sums) {
   const T* tile = gradient + i64{blockIdx.x} * kTileElems;
@@ -157,7 +158,8 @@ __global__ void __launch_bounds__(kNormLanes) square_sums(const T* gradient, dou
 }
 
 Columns columns_of(const StateFormat& f, const TileOperands& tile) {
-  const bool has_master = f.average_begin_bytes() > 0;  // the average begins where the master ends
+  // the average begins where the master ends, so an offset above 0 means that the state has a master
+  const bool has_master = f.average_begin_bytes() > 0;
   return {tile.gradient,
           tile.weight,
           has_master ? tile.state : nullptr,

@@ -26,7 +26,8 @@ struct Job {
 };
 
 Columns columns_of(const StateFormat& f, const TileOperands& tile) {
-  const bool has_master = f.average_begin_bytes() > 0;  // the average begins where the master ends
+  // the average begins where the master ends, so an offset above 0 means that the state has a master
+  const bool has_master = f.average_begin_bytes() > 0;
   return {.gradient = tile.gradient,
           .weight = tile.weight,
           .master = has_master ? tile.state : nullptr,

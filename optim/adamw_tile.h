@@ -1,8 +1,8 @@
-// AdamW on one tile (16,384 elements) in any state format, in one pass over the bytes. The operations are those of adamw.h in their
-// order, on the fp32 (f64) master weight and on moments widened to that type; then the weight and the state are rounded to their
-// formats. The weight is updated with the new moments as they are before they are rounded. The update works out of place, or in place if
-// new and old are one address; other overlaps are not allowed. The bits do not depend on the instruction set, on whether the update is
-// in place or streamed, nor on how the tile is cut into parts. Pure function, thread-safe: the caller distributes tiles over threads.
+// AdamW on one tile (16,384 elements) in any state format, in one pass over the bytes. The operations are those of adamw.h in their order,
+// on the fp32 (f64) master weight and on moments widened to that type; then the weight and the state are rounded to their formats. The
+// weight is updated with the new moments as they are before they are rounded. The update works out of place, or in place if new and old are
+// one address; other overlaps are not allowed. The result is bitwise the same on every instruction set, in place or streamed, and however
+// the tile is cut into parts. Pure function, thread-safe: the caller distributes tiles over threads.
 #pragma once
 #include <span>
 
@@ -19,14 +19,15 @@ struct TileOperands {
   const std::byte* state;
   std::byte* new_weight;
   std::byte* new_state;
-  const std::byte* direction = nullptr;  // the weight's step, which Muon and Adafactor compute beforehand (rules/muon.h)
+  // the change of each weight, which Muon and Adafactor compute beforehand (rules/muon.h); null for other rules
+  const std::byte* direction = nullptr;
 };
 
 /// A part of a tile: the elements from the end of the previous part (or the tile's begin) up to `end`. The elements
 /// of a part share their scalars. A part without scalars is a gap between parameters; its zeros stay zeros.
 struct TilePart {
   i64 end = kTileElems;
-  const Scalars<double>* scalars = nullptr;  // the scalars are rounded once to fp32 if the arithmetic is fp32
+  const Scalars<double>* scalars = nullptr;  // the scalars of the update; rounded once to fp32 if the arithmetic is fp32
 };
 
 /// The key for stochastic rounding of bf16 and int8 moments; other formats ignore it. Element e of the tensor that `key` stands for

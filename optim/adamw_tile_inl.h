@@ -1,5 +1,5 @@
-// The vector version of the kernels in adamw_tile_scalar.cc, shared by AVX2 and AVX-512. Include it after
-// lanes_avx2.h or lanes_avx512.h, whose operations it uses. The kernels process whole rows of 64 elements.
+// The vector version of the kernels in adamw_tile_scalar.cc, shared by AVX2 and AVX-512. Include it after lanes_avx2.h or lanes_avx512.h,
+// whose operations it uses. The kernels process whole rows (64 elements).
 #include "optim/adamw_tile_paths.h"
 #include "optim/bf16.h"
 
@@ -56,7 +56,7 @@ SPILLWAY_LANE F32::V load_master(const Columns& c, i64 i) {
   }
 }
 
-/// The 16-bit results of a row, kept until the row is complete, so that whole cache lines are written.
+/// The 16-bit results of a row of 64 elements, collected until the row is complete, so that whole cache lines are written.
 struct RowHalves {
   U32::V weight[4], remainder[4], m[4], v[4];
 };

@@ -11,7 +11,7 @@
 
 namespace spillway::optim {
 
-/// The number of elements in a row: a row draws its random numbers together and is the unit of the vector kernels.
+/// The number of elements in a row: the random numbers of a row are drawn together, and the vector kernels process whole rows.
 constexpr i64 kRowElems = 64;
 
 /// Throws Error(bug) unless `parts` ascend, the last one ends at `elems`, and `noise.first_element` is a multiple of kRowElems.
@@ -23,7 +23,8 @@ enum class Weights { own_master, fp32_master, fp32_master_of_f16, split_master }
 /// Returns true if an fp32 master lies in the state (and not only half of it, as with split_master).
 constexpr bool has_whole_master(Weights w) { return w == Weights::fp32_master || w == Weights::fp32_master_of_f16; }
 
-/// One pointer for each array of a tile, or of a block of kMomentBlockElems elements of it; null if the format has no such array.
+/// Pointers to the arrays (columns) of a tile, or of a block of kMomentBlockElems elements of the tile. A pointer is null if the format
+/// has no such array.
 /// `master` is the fp32 master or the lower half of its bits. With int8 moments the m and v columns point to fp32 scratch memory.
 struct Columns {
   const std::byte *gradient, *weight, *master, *m, *v;
@@ -38,7 +39,7 @@ struct Stretch {
   i64 begin, end;
   const Scalars<double>& scalars;
   const RoundingNoise& noise;
-  bool streaming;  // the results are written past the caches, except those in the scratch memory of int8 moments
+  bool streaming;  // whether results are written past the caches, except those in the scratch memory of int8 moments
 };
 
 /// Updates any stretch, in plain C++; ignores `streaming`.
@@ -62,7 +63,8 @@ struct BlockMoments {
 void decode_block_scalar(const BlockCodes<const u8>& codes, BlockMoments& moments);
 void decode_block_avx2(const BlockCodes<const u8>& codes, BlockMoments& moments);
 void decode_block_avx512(const BlockCodes<const u8>& codes, BlockMoments& moments);
-/// These functions encode a block of moments; `noise.first_element` is the index of the block's element 0 in the tensor.
+/// encode_block_scalar() and its AVX2 and AVX-512 versions encode a block of moments as 8-bit codes. `noise.first_element` is the index
+/// of the block's element 0 in the tensor.
 void encode_block_scalar(const BlockMoments& moments, const BlockCodes<u8>& codes, const RoundingNoise& noise);
 void encode_block_avx2(const BlockMoments& moments, const BlockCodes<u8>& codes, const RoundingNoise& noise, bool streaming);
 void encode_block_avx512(const BlockMoments& moments, const BlockCodes<u8>& codes, const RoundingNoise& noise, bool streaming);

@@ -6,7 +6,8 @@
 
 namespace spillway::optim {
 
-/// A parameter seen as `count` matrices of rows x columns that lie one after the other; a vector has count 0 and rows 0.
+/// A parameter seen as `count` matrices of rows x columns that lie one after the other; a one-dimensional parameter has count 0 and rows
+/// 0.
 struct Matrices {
   i64 count = 0, rows = 0, columns = 0;
   i64 row_factors() const { return count * rows; }
@@ -16,12 +17,12 @@ struct Matrices {
 
 /// Returns the matrices of a parameter with this shape; its last two dimensions are rows and columns.
 Matrices matrices_of(const Shape& shape);
-/// Both functions return the shape of means as PyTorch keeps them. The row means have a 1 in
+/// row_factors_shape() and column_factors_shape() return the shape of Adafactor's means as PyTorch keeps them. The row means have a 1 in
 /// place of the parameter's last dimension, the column means a 1 in place of the last but one.
 Shape row_factors_shape(const Shape& shape);
 Shape column_factors_shape(const Shape& shape);
-/// Returns how many factors each tile (16,384 elements) of the parameter
-/// holds. The factors of the rows come first, then those of the columns.
+/// Returns how many factors each tile (16,384 elements) of the parameter holds. Factors are the means over rows and columns; those of the
+/// rows come first.
 i64 factors_a_tile(const Matrices& m, i64 elems);
 
 }  // namespace spillway::optim

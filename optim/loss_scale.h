@@ -14,7 +14,8 @@ struct LossScale {
   double scale = 65536;  // the loss scale, a power of two
   i64 finite_steps = 0;  // the number of consecutive steps with a finite norm since the scale last changed
 
-  /// Returns the scale of the next step. The scale never exceeds the range of fp32, and may fall below 1.
+  /// Returns the scale of the step that follows a step whose gradients were finite or not. The scale never exceeds the range of fp32, and
+  /// may fall below 1.
   LossScale after(bool finite, i64 interval = kLossScaleInterval) const;
   /// Returns true if a run can reach this state: the scale is a power of two in the range of fp32, and finite_steps is not negative.
   bool is_valid() const;

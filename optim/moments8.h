@@ -84,7 +84,7 @@ constexpr u8 encode_v(float x, float scale, u16 noise) {
 /// Returns the largest magnitude of the block. Returns 0 if the block is to be
 /// stored as zeros, and NaN if an element is not finite; all codes are then 0.
 inline float block_scale(std::span<const float> block) {
-  u32 largest = 0;  // the largest magnitude, as bits: magnitudes compare like integers, with NaN last
+  u32 largest = 0;  // the largest magnitude, as the bits of the float: these compare like integers, with NaN last
   for (float x : block) largest = std::max(largest, std::bit_cast<u32>(x) & 0x7fffffff);
   if (largest >= 0x7f800000) return std::bit_cast<float>(kNanBits);
   const auto scale = std::bit_cast<float>(largest);

@@ -1,7 +1,7 @@
-// The global gradient norm, summed in an order that depends on nothing but how the gradient is divided into tiles. Within a
-// tile of 16384 elements, element i is added to lane i mod 64 in fp64 (fp32 squares are exact in fp64), and the lanes are
-// then folded in halves of 32, 16, …, 1. The caller adds the tiles' sums in (bucket, tile) order; a bucket is a run of tiles
-// that are stepped together. The bits do not depend on the instruction set. A short last tile counts as if padded with zeros.
+// The global gradient norm, summed in an order that depends on nothing but how the gradient is divided into tiles. Within a tile of 16384
+// elements, element i is added to partial sum (lane) i mod 64 in fp64 (fp32 squares are exact in fp64), and the 64 lanes are then added in
+// halves of 32, 16, …, 1. The caller adds the tiles' sums in (bucket, tile) order; a bucket is a run of tiles that are updated together.
+// The result is bitwise the same on every instruction set. A short last tile counts as if padded with zeros.
 #pragma once
 #include <span>
 

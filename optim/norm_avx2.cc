@@ -1,5 +1,5 @@
-// Adds the squares of whole rows with AVX2 (norm_paths.h). The 64 fp64 lanes fill all sixteen vector registers; the one or two registers
-// that the compiler spills to memory cost less than a second pass over the row.
+// Adds the squares of whole rows with AVX2 (norm_paths.h). The 64 partial sums (lanes) in fp64 fill all sixteen vector registers; the one
+// or two registers that the compiler spills to memory cost less than a second pass over the row.
 #if defined(__x86_64__)
 #include <immintrin.h>
 

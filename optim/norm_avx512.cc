@@ -1,4 +1,4 @@
-// Adds the squares of whole rows with AVX-512 (norm_paths.h). The 64 fp64 lanes take eight vector registers.
+// Adds the squares of whole rows with AVX-512 (norm_paths.h). The 64 partial sums (lanes) in fp64 take eight vector registers.
 #if defined(__x86_64__)
 #include <immintrin.h>
 

@@ -56,13 +56,14 @@ constexpr int state_arrays(Rule rule) {
 }
 constexpr int kMaxStateArrays = 3;
 
-/// Returns true if the rule steps whole matrices, not single elements. Embeddings, heads and vectors then use AdamW.
+/// Returns true if the rule computes the update of a whole matrix at once, not element by element. Embeddings, heads and vectors then use
+/// AdamW.
 constexpr bool is_of_matrices(Rule rule) { return rule == Rule::muon; }
-/// Returns true if the rule is one of Adafactor's two, which step every parameter
-/// as a whole. Parameters of two or more dimensions use adafactor_factored.
+/// Returns true if the rule is one of Adafactor's two, which update every parameter as a whole. Parameters of two or more dimensions use
+/// adafactor_factored.
 constexpr bool is_of_parameters(Rule rule) { return rule == Rule::adafactor || rule == Rule::adafactor_factored; }
-/// Returns true if the rule steps whole matrices or parameters. For such a rule the CPU's threads compute the step, even if the parameter
-/// lies on a GPU.
+/// Returns true if the rule computes the update of a whole matrix or parameter at once. For such a rule the CPU's threads compute the
+/// update, even if the parameter lies on a GPU.
 constexpr bool steps_wholes(Rule rule) { return is_of_matrices(rule) || is_of_parameters(rule); }
 
 const char* to_string(Rule rule);

@@ -1,6 +1,6 @@
-// The storage format of a tile of kTileElems parameters: the weight, the gradient and the optimizer's state, each a tile of its
-// own. A state tile consists of the master, the average and the rule's arrays (for AdamW m and v), in this order. Scales follow if
-// the moments are int8, factors if the rule is adafactor_factored. Every part begins at a multiple of 4096 bytes:
+// The storage format of a tile of kTileElems parameters: the weight, the gradient and the optimizer's state, each in a separate tile. A
+// state tile consists of the master, the average and the rule's arrays (for AdamW m and v), in this order. Scales follow if the moments are
+// int8, factors if the rule is adafactor_factored. Every part begins at a multiple of 4096 bytes:
 //   master  f32 for bf16 and f16 weights; or for bf16 u16, the lower half of the fp32 master whose upper half is the weight; or
 //   nothing
 //           (f32 and f64 weights are their own master)
@@ -8,8 +8,8 @@
 //   arrays  f32 (f64 with f64 weights), bf16, or 8 bits
 //   scales  f32 for m's 64 blocks of 256 elements, then for v's; the rest zero
 //   factors behind the arrays: Adafactor's factors of a parameter, distributed over its tiles in order (rules/adafactor.h)
-// With a rule without arrays, an f32 or f64 weight has no state: 0 bytes per tile. bf16 and 8-bit moments are approximations; every
-// master is exact, and the split master gives the bits that the plain one gives. StateFormat is a value type and thread-safe.
+// With a rule without arrays, an f32 or f64 weight has no state: 0 bytes per tile. bf16 and 8-bit moments are approximations; every master
+// is exact, and the split master gives bitwise the results of the plain one. StateFormat is a value type and thread-safe.
 #pragma once
 #include "base/types.h"
 #include "optim/norm.h"

@@ -13,8 +13,8 @@ namespace spillway::optim {
 constexpr int kTileThreads = 256, kEach = 4;
 constexpr i64 kBlockElems = kTileThreads * kEach;
 static_assert(kTileElems % kBlockElems == 0 && kBlockElems % kMomentBlockElems == 0);
-// The limits of a part table for one launch. The elements of a thread block belong to at
-// most 16 segments, each with scalars of its own, and to the gaps between the segments.
+// The limits of a part table for one launch. The elements of a thread block belong to at most 16 segments, each with different scalars, and
+// to the gaps between the segments.
 constexpr int kMostParts = 128, kMostScalars = 17;
 static_assert(kMostParts > 2 * kBlockElems / 64 && kMostScalars > kBlockElems / 64);
 
@@ -23,7 +23,7 @@ template <class T>
 struct PartTable {
   struct Part {
     i64 end;
-    int scalars;  // an index into the table's scalars
+    int scalars;  // an index into the array of scalars of this table
   };
   int parts = 0;
   Part part[kMostParts];

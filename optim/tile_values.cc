@@ -11,7 +11,7 @@
 namespace spillway::optim {
 namespace {
 
-constexpr u16 kToNearest = 0x8000;  // with this noise the stochastic roundings round to nearest
+constexpr u16 kToNearest = 0x8000;  // with this noise, stochastic rounding becomes rounding to nearest
 
 /// Sets out[k] = value(begin + k).
 template <class T, class Value>
@@ -29,7 +29,7 @@ void read_master(const StateFormat& f, const std::byte* weight, const std::byte*
 template <class T>
 void read_moment(const StateFormat& f, int array, const std::byte* state, i64 begin, std::span<T> out) {
   const std::byte* column = state + f.array_begin_bytes(array);
-  const bool is_m = array == 0;  // 8-bit codes exist for AdamW's m and v only
+  const bool is_m = array == 0;  // 8-bit codes exist for AdamW's m (array 0) and v (array 1) only
   const std::byte* scales = state + f.scales_begin_bytes() + (is_m ? 0 : kScalesBytes);
   switch (f.moments) {
     case Moments::fp32:

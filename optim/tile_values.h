@@ -12,7 +12,7 @@ namespace spillway::optim {
 /// The parts of a tile: the master, the arrays of the format's rule (AdamW's first is m, its second v), and the average of
 /// the weights. `rows` and `columns` are Adafactor's factors (rules/adafactor.h), which do not have one value per element.
 enum class StatePart { master, first, second, third, average, rows, columns };
-constexpr int kStateParts = 5;  // the number of parts with a value per element
+constexpr int kStateParts = 5;  // the number of parts of the state that have a value per element
 constexpr StatePart array_part(int k) { return static_cast<StatePart>(1 + k); }
 
 /// Reads elements [begin, begin + out.size()) of a tile. T is float or double; f64

@@ -65,7 +65,7 @@ def main(packages: pathlib.Path, out: pathlib.Path) -> None:
     part = wheel.with_suffix(".part")
     with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in files.items():
-            entry = zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0))  # the same files make the same bytes
+            entry = zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0))  # a fixed date, so that equal files give an archive with equal bytes
             entry.external_attr = (0o100755 if name in programs else 0o100644) << 16
             archive.writestr(entry, data, zipfile.ZIP_DEFLATED)
     part.replace(wheel)

@@ -31,7 +31,7 @@ for each in "$stage"/*.deb; do
   dpkg-deb --raw-extract "$each" "$stage/tree"
   # CPack's scripts call ldconfig, which dpkg's own trigger does.
   rm -f "$stage"/tree/DEBIAN/{postinst,postrm}
-  dpkg-deb --root-owner-group -Zxz --build "$stage/tree" "$stage/package" >/dev/null
+  dpkg-deb --root-owner-group -Zxz -z2 --build "$stage/tree" "$stage/package" >/dev/null
   mv "$stage/package" "$out/$(basename "$each")"
   rm -rf "$stage/tree"
   echo "$out/$(basename "$each")"

@@ -3,8 +3,8 @@
 //   X = U / max(|U|, 1e-7)                         Frobenius norm
 //   A = X X^T,  X = 3.4445 X + (-4.7750 A + 2.0315 A A) X      if rows <= columns
 //   A = X^T X,  X = 3.4445 X + X (-4.7750 A + 2.0315 A A)      if rows > columns
-// kernels::matmul computes the products, and norm.h defines the order in which the norm is summed. So the result's bits depend on the
-// matrix alone, not on the number of threads; but the products on a GPU have other bits than those on a CPU. A zero matrix stays zero.
+// kernels::matmul computes the products, and norm.h defines the order in which the norm is summed. So the result depends on the matrix
+// alone, not on the number of threads; but a GPU rounds the products differently from a CPU. A zero matrix stays zero.
 #pragma once
 #include "device/device.h"
 #include "tensor/dtype.h"

@@ -18,7 +18,7 @@ namespace spillway::optim {
 namespace {
 
 constexpr i64 kPartAlignBytes = 64;
-constexpr i64 kGrainElems = 16384;    // the least number of elements that a thread takes at once
+constexpr i64 kGrainElems = 16384;    // the least number of elements that a task of a thread has
 constexpr i64 kColumnsTogether = 64;  // the number of columns that are summed together: their sums stay in registers and the L1 cache
 constexpr size_t kSums = 8;
 
@@ -40,7 +40,7 @@ struct UnderWay {
     bytes = used;
   }
   T *direction, *rows, *columns;
-  double *means, *squares;  // means: of R, for each matrix; squares: sums over the weights of each tile
+  double *means, *squares;  // means: the mean of R for each matrix; squares: the sum of squared weights of each tile
   i64 bytes;
 };
 

@@ -7,10 +7,10 @@
 //   u = g / sqrt(max(v, eps1^2))
 //   step_size = min(lr, 1 / sqrt(t)) max(eps2, |w| / sqrt(n)) / max(1, |u| / (d sqrt(n)))
 //   w = w * (1 - lr * weight_decay) - step_size * u
-// A step passes over the parameter twice, as Muon's does. In the first pass adafactor_gather collects the gradient and
-// the state of all tiles of the parameter, and adafactor_direction computes u and the new R and C from them. In the
-// second pass update_tile (rules/tile.h) moves the weight along u and updates v, and put_factors writes R and C. Means
-// and norms are summed in fp64 in a fixed order: the bits depend on the parameter alone, not on the number of threads.
+// A step passes over the parameter twice, as Muon's does. In the first pass adafactor_gather collects the gradient and the state of all
+// tiles of the parameter, and adafactor_direction computes u and the new R and C from them. In the second pass update_tile (rules/tile.h)
+// moves the weight along u and updates v, and put_factors writes R and C. Means and norms are summed in fp64 in a fixed order: the result
+// depends bitwise on the parameter alone, not on the number of threads.
 #pragma once
 #include "optim/factors.h"
 #include "optim/rules/rules_paths.h"
@@ -37,7 +37,8 @@ void adafactor_gather(const AdafactorStep& step, i64 k, const std::byte* gradien
 /// Computes u, R and C when all tiles have been gathered. Returns the factor by which the caller must multiply the step_size. Uses all
 /// threads of the current stream, which must be a CPU's.
 double adafactor_direction(const AdafactorStep& step, const Scalars<double>& scalars, const AdafactorSettings& settings);
-/// Writes R and C into the new state of tile k, in the second of the two passes of a step.
+/// Writes R and C (the running means of the squared gradients over rows and columns) into the new state of tile k, in the second of the
+/// two passes of a step.
 void put_factors(const AdafactorStep& step, i64 k, std::byte* state);
 
 /// Updates the weight w from u. For one-dimensional parameters the second moment v is updated too.

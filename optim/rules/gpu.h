@@ -1,5 +1,5 @@
-// Computes any update rule on a GPU, for many tiles (of 16,384 elements) at once, with the bits of
-// update_tile (tile.h). There are two implementations, with and without CUDA, as for adamw_gpu.h.
+// Computes any update rule on a GPU, for many tiles (of 16,384 elements) at once, with bitwise the results of update_tile (tile.h). There
+// are two implementations, with and without CUDA, as for adamw_gpu.h.
 #pragma once
 #include "optim/adamw_gpu.h"
 

@@ -66,7 +66,8 @@ __global__ void __launch_bounds__(kTileThreads) update_tiles(RuleLaunch<T> l) {
   using L = scalar::Lane<T>;
   constexpr int kStates = state_arrays(kRule);
   const i64 block_begin = l.begin + i64{blockIdx.x} * kBlockElems, tile = block_begin / kTileElems;
-  const i64 begin = block_begin % kTileElems + i64{threadIdx.x / 16} * kRowElems + threadIdx.x % 16;  // the index in the tile
+  // the index of the element in the tile
+  const i64 begin = block_begin % kTileElems + i64{threadIdx.x / 16} * kRowElems + threadIdx.x % 16;
   TileOperands o = l.first;
   o.gradient += tile * l.gradient_tile_bytes;
   o.weight += tile * l.weight_tile_bytes, o.new_weight += tile * l.weight_tile_bytes;

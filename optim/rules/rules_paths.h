@@ -22,7 +22,8 @@ struct Arrays {
 template <class T>
 void update_arrays(Rule rule, const Arrays<T>& arrays, i64 elems, const Scalars<double>& scalars, Isa isa);
 
-/// These functions update the elements [begin, end). The AVX2 and AVX-512 versions take multiples of kVectorElems elements.
+/// update_scalar(), update_avx2() and update_avx512() update the elements [begin, end). The AVX2 and AVX-512 versions take multiples of
+/// kVectorElems elements.
 template <class T>
 void update_scalar(Rule rule, const Arrays<T>& arrays, i64 begin, i64 end, const Scalars<double>& scalars);
 template <class T>
@@ -60,8 +61,8 @@ void for_rule(Rule rule, Body&& body) {
       return body.template operator()<Rule::rmsprop_centered_momentum>();
     case Rule::lion:
       return body.template operator()<Rule::lion>();
-    case Rule::muon:       // Muon has kernels of its own (rules/muon.h)
-    case Rule::adafactor:  // Adafactor has kernels of its own (rules/adafactor.h)
+    case Rule::muon:       // Muon has separate kernels (rules/muon.h)
+    case Rule::adafactor:  // Adafactor has separate kernels (rules/adafactor.h)
     case Rule::adafactor_factored:
       return;
   }

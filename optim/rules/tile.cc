@@ -12,7 +12,7 @@
 namespace spillway::optim {
 namespace {
 
-constexpr i64 kScratchElems = 512;  // the number of elements per scratch array; all arrays together stay in the L1 cache
+constexpr i64 kScratchElems = 512;  // the number of elements of a scratch array; all scratch arrays together fit the L1 cache
 
 template <class T>
 struct Scratch {

@@ -1,7 +1,8 @@
-// An Accumulator is the GradientSink of an offloaded block. It gives each parameter's gradient its place in the flat gradient
-// accumulator of the parameter's group, wherever that accumulator lies now. The first micro-batch writes the gradients, and later
-// micro-batches are added in order. Gaps between parameters are set to zero once, so that norms and updates may run over whole tiles.
-// On the meta device the sink returns tensors without memory, and it allocates in the same order as a real run.
+// An Accumulator is the GradientSink of an offloaded block: the object to which the block's backward passes the gradients of parameters. It
+// gives each parameter's gradient its place in the flat gradient accumulator of the parameter's group, in whatever memory that accumulator
+// is at present. The first micro-batch writes the gradients, and later micro-batches are added in ascending order. Gaps between parameters
+// are set to zero once, so that norms and updates may run over whole tiles (pieces of 16,384 elements). On the meta device the sink returns
+// tensors without memory, and it allocates in the same order as a real run.
 #pragma once
 #include <map>
 
@@ -14,8 +15,8 @@ class Accumulator final : public autograd::GradientSink {
  public:
   Accumulator(const Layout& layout, DType dtype) : layout_(layout), dtype_(dtype) {}
 
-  /// Sets where the gradient accumulator of this use of a group lies during the next Backward. If
-  /// `first`, gradients are written there; otherwise they are added to what is there.
+  /// Sets where the gradient accumulator of a parameter group, for one of the blocks that use the group, lies during the next Backward.
+  /// If `first`, gradients are written there; otherwise they are added to the gradients there.
   void place(GroupUse use, std::byte* base, bool first);
   /// Throws Error(bug) if a parameter of the groups given to place() has got no gradient. Otherwise forgets where the accumulators lie.
   void finish();
@@ -27,7 +28,7 @@ class Accumulator final : public autograd::GradientSink {
   struct Place {
     std::byte* base = nullptr;
     bool first = true;
-    size_t pending = 0;  // number of parameters that have no gradient yet
+    size_t pending = 0;  // number of parameters whose gradients are still to come
   };
   Tensor home(u32 parameter, const Place& place, const Shape& shape) const;
 

@@ -79,10 +79,11 @@ void BlockRunner::record(Live& live, Tensor input, const Instruction& i) {
   c.recomputing = i.op != Op::Forward;
   c.keep_logits = i.keep_logits;
   live.output = model_.blocks[i.block]->forward(live.input, c);
-  live.input.value = {};  // the input can go, because the tape holds the tensors that the backward needs
+  live.input.value = {};  // the block's input is dropped, because the tape holds all tensors that the backward needs
 }
 
-// Copies a tensor that another rank has sent out of its slot. The slot is then free for the next message as soon as the block has run.
+// Copies a tensor that another rank has sent out of the buffer in which it arrived, so that the buffer is free for the next message as
+// soon as the block has run.
 Tensor BlockRunner::received(u16 block, const std::byte* from) const {
   Shape shape = outputs_.at(block).shape;
   const Tensor& tokens_BT = batches_->front().tokens_BT;

@@ -1,6 +1,7 @@
-// A BlockRunner carries out the Forward and Backward instructions of a Program, and the two parts of a split backward. It keeps
-// one tape for each block and micro-batch. The same code runs on the meta device before step 1, to find how many bytes the
-// activations take. Used by one thread (the one that computes blocks); memory comes from the current stream.
+// A BlockRunner carries out the Forward and Backward instructions of a training step, and the two parts of a split backward. It keeps one
+// tape (the record of a forward from which gradients are computed) for each block and micro-batch. The same code runs on the meta device
+// before step 1, to find how many bytes the activations take. Used by one thread (the one that computes blocks); memory comes from the
+// current stream.
 #pragma once
 #include <map>
 #include <memory>
@@ -22,16 +23,17 @@ struct BlockOutput {
   i64 bytes() const { return shape.elems() * size_of(dtype); }
 };
 
-/// Maps each kind of instruction to the times of the ops that ran in it.
+/// The times of ops, for each kind of instruction in which they ran.
 using OpTimesOf = std::map<Op, autograd::OpTimes>;
 
-/// Points to the memory that an instruction uses for what its block keeps for the backward, for
-/// what it reads from another rank, and for what it passes to another rank.
+/// Pointers to the memory that an instruction uses: for tensors that its block keeps for the backward, for tensors that another rank has
+/// sent, and for tensors to send to another rank.
 struct BlockMemory {
   std::byte* spill = nullptr;
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
-  // The last block writes its loss here on a GPU, so that the CPU need not wait for it. If null, loss_sum() adds up the losses itself.
+  // Where the last block writes its loss on a GPU, so that the CPU need not wait for it. If it is null, loss_sum() adds up the losses
+  // itself.
   double* loss = nullptr;
 };
 
@@ -41,12 +43,12 @@ class BlockRunner {
   explicit BlockRunner(const nn::Sequential& model, std::vector<BlockOutput> outputs = {})
       : model_(model), first_trained_block_(model.first_trained_block()), outputs_(std::move(outputs)) {}
 
-  /// Sets the data that the blocks work on from now on. `batches` must stay valid while they do. In Mode::generate, the blocks read and
-  /// extend the key/value cache `cache`, which must stay valid as long.
+  /// Sets the data that the blocks work on from now on. `batches` must stay valid while the blocks run. In Mode::generate, the blocks
+  /// read and extend the key/value cache `cache`, which must stay valid too.
   void begin(const std::vector<MicroBatch>& batches, nn::Mode mode, RandomKey random, double loss_factor, i64 logits_position = 0,
              nn::KeyValueCache* cache = nullptr);
-  /// Makes every op in Mode::train whose result is not finite throw Error(numbers). The message begins with `where` and
-  /// names the block. An empty `where` turns these checks off. If `backward`, gradients are checked too.
+  /// From now on, an op in Mode::train throws Error(numbers) if its result is not finite. The message begins with `where` and names the
+  /// block. An empty `where` turns these checks off. If `backward`, gradients are checked too.
   void detect_anomalies(std::optional<std::string> where, bool backward) {
     anomalies_ = std::move(where);
     backward_anomalies_ = backward;
@@ -54,7 +56,8 @@ class BlockRunner {
   /// Adds the time of each op in Mode::train to `times`, which must outlive this object. A null `times` turns that off.
   void time_ops(OpTimesOf* times) { op_times_ = times; }
   void forward(const Instruction& instruction, const BlockMemory& memory = {});
-  /// Runs a Backward, a BackwardInput, or the BackwardWeight that follows the latter. Gradients of parameters go to `sink`.
+  /// Runs the backward of a block: a Backward, a BackwardInput (gradient of the input only), or the BackwardWeight (gradients of the
+  /// parameters) that follows it. Gradients of parameters go to `sink`.
   void backward(const Instruction& instruction, autograd::GradientSink& sink, const BlockMemory& memory = {});
 
   /// Returns how many of the bytes that the block keeps after its forward could be offloaded, or 0 before the first trained block.
@@ -70,12 +73,12 @@ class BlockRunner {
 
  private:
   struct Live {
-    std::unique_ptr<SpillDoor> door;  // holds the tensors that the tape has saved, or the input that is kept if the block is recomputed
+    std::unique_ptr<SpillDoor> door;  // holds the tensors that the tape has saved, or the block's input if the block is recomputed
     std::unique_ptr<autograd::Tape> tape;
     autograd::Variable input, output;
-    std::optional<u64> kept_input;  // if the block is recomputed: the number under which `door` keeps its input
+    std::optional<u64> kept_input;  // the number under which `door` keeps the block's input; set only if the block is recomputed
   };
-  using Key = std::pair<u16, u16>;  // (micro-batch, block)
+  using Key = std::pair<u16, u16>;  // a pair of micro-batch and block
   nn::Context context(const Instruction& i, autograd::Tape* tape) const;
   std::optional<autograd::AnomalyGuard> guard(const Instruction& i) const;
   std::optional<autograd::OpClock> clock(const Instruction& i) const;

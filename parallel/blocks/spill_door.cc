@@ -29,7 +29,7 @@ std::vector<std::shared_ptr<Storage>> SpillDoor::held_alone() const {
   std::vector<std::shared_ptr<Storage>> alone;
   for (const Tensor& t : saved_) {
     if (!t.defined() || !t.storage()->owning()) continue;
-    const long count = std::exchange(here[t.storage().get()], -1);  // -1 afterwards, so that each storage is listed only once
+    const long count = std::exchange(here[t.storage().get()], -1);  // the count becomes -1, so that each storage is listed only once
     if (count == t.storage().use_count()) alone.push_back(t.storage());
   }
   return alone;

@@ -1,7 +1,7 @@
-// A SpillDoor offloads what a block keeps for its backward. It holds the tensors that a tape has saved. Between
-// spill() and restore() their storages have no memory, while all views of them stay valid. A storage is offloaded
-// only if nothing else references it; a block's output, for example, is also the next block's input. Therefore a
-// block offloads the same bytes on the meta device as in a real run. Used by one thread.
+// A SpillDoor offloads what a block keeps for its backward. It holds the tensors that a tape (autograd's record of the forward) has saved.
+// Between spill() and restore() their storages have no memory, while all views of them stay valid. A storage is offloaded only if nothing
+// else references it; a block's output, for example, is also the next block's input. This rule does not look at the device, so a block
+// offloads as many bytes on the meta device as in a real run. Used by one thread.
 #pragma once
 #include <memory>
 #include <vector>

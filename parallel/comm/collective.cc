@@ -43,7 +43,7 @@ void check_dtype(const Call& call, int rank) {
                       to_string(call.dtype)));
 }
 
-// Checks the sizes of the two buffers of an operation that partitions the whole data.
+// Checks the sizes of the two buffers of a collective that partitions the whole data among the members.
 void check_dealt(const Call& call, int rank) {
   const i64 bytes = reduces(call.what) ? size_of(call.dtype) : 1, part = part_of(call.parts, rank) * bytes, all = call.parts.back() * bytes;
   const bool gives_all = call.what == Collective::reduce_scatter;

@@ -15,7 +15,7 @@ std::string_view to_string(Collective what);
 
 struct Call {
   Collective what = Collective::barrier;
-  std::span<const std::byte> gives = {};  // this member's input; the same memory as `gets` for in-place operations
+  std::span<const std::byte> gives = {};  // the bytes that this member contributes; the same memory as `gets` for in-place operations
   std::span<std::byte> gets = {};         // this member's output
   Parts parts = {};                       // how the whole data is partitioned among the members, for operations that partition it
   DType dtype = DType::uint8;

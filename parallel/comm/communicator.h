@@ -45,14 +45,14 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  /// Sends every member's part to all members. `mine` may be this member's own place in `all`.
+  /// Sends every member's part to all members. `mine` may be the range of `all` that belongs to this member.
   virtual Event all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Parts bytes) = 0;
   /// Gives member r the sum over all members of part r. Elements are f32 or f64. They are added in that type in a fixed order
-  /// (ordered_sum.h), so every communicator gives the same bits. `mine` may be this member's own place in `all`; the rest of `all` is
-  /// unchanged. Addresses must be aligned to whole elements.
+  /// (ordered_sum.h), so every communicator gives bitwise the same sums. `mine` may be the range of `all` that belongs to this member; the
+  /// rest of `all` is unchanged. Addresses must be aligned to whole elements.
   virtual Event reduce_scatter(std::span<const std::byte> all, std::span<std::byte> mine, DType dtype, Parts elems) = 0;
-  /// Reduces in place, to the same bits on every member. Elements are f32 or f64 (summed in the order of reduce_scatter) or i64 (summed
-  /// modulo 2^64). For a maximum, a NaN counts as the largest value.
+  /// Reduces in place. The results on all members are bitwise equal. Elements are f32 or f64 (summed in the order of reduce_scatter) or i64
+  /// (summed modulo 2^64). For a maximum, a NaN counts as the largest value.
   virtual Event all_reduce(std::span<std::byte> values, DType dtype, Reduction reduction) = 0;
   /// Sends the root's bytes to all members, in place.
   virtual Event broadcast(std::span<std::byte> bytes, int root) = 0;

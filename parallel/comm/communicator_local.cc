@@ -31,7 +31,7 @@ class LocalCommunicator final : public CallingCommunicator {
  private:
   Event call(Call call) override { return group_->call(rank_, std::move(call)); }
 
-  std::shared_ptr<LocalWorld> world_;  // kept alive because the group may still use it
+  std::shared_ptr<LocalWorld> world_;  // keeps the world alive for as long as the group may use it
   std::shared_ptr<LocalGroup> group_;
   int rank_;
 };

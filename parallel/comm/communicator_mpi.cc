@@ -188,7 +188,7 @@ class MpiWire final : public Wire {
       memory_[static_cast<size_t>(rank)] = {aligned, static_cast<size_t>(process_memory_bytes())};
     }
     std::fill_n(memory_of(rank_).begin(), process_memory_bytes(), std::byte{});
-    check(MPI_Barrier(node_), "MPI_Barrier");  // nobody may read before all memory is zero
+    check(MPI_Barrier(node_), "MPI_Barrier");  // waits until all memory is zero, because no rank may read before
   }
 
   // Returns a map from each rank's number in this node to its rank in the world.

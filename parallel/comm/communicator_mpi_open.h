@@ -1,6 +1,6 @@
 // Opens communicators whose ranks are processes started by MPI. The code that needs MPI is a plug-in, libspillway_mpi.so, which is opened
 // on demand, so the program starts where MPI is not installed. Within a node, data passes through shared memory; between nodes it is sent
-// directly from buffer to buffer. Sums have the same bits as with every other communicator (ordered_sum.h). One thread makes all MPI calls.
+// directly from buffer to buffer. Sums are bitwise those of every other communicator (ordered_sum.h). One thread makes all MPI calls.
 #pragma once
 #include <memory>
 

@@ -1,4 +1,4 @@
-// Makes a communicator whose ranks are processes connected by a wire (wire.h).
+// Makes a communicator whose ranks are processes that are connected by a Wire, the transport of bytes between processes (wire.h).
 #pragma once
 #include <memory>
 
@@ -7,7 +7,7 @@
 
 namespace spillway::parallel {
 
-/// Returns the bytes of shared memory that each rank needs from the wire.
+/// Returns the bytes of shared memory that each rank takes from the Wire.
 i64 process_memory_bytes();
 
 /// Returns this process's endpoint in the group of all ranks of the wire. The comment

@@ -59,8 +59,8 @@ Exchanges::Range Exchanges::chunk(i64 begin, i64 bytes, i64 index, i64 step_byte
   return {begin + first, last - first};
 }
 
-// Adds to the exchange what an all-gather or broadcast sends: each member's part goes to all members. In a broadcast the whole data is the
-// root's part.
+// Adds to the exchange the bytes of an all-gather or broadcast, in which each member's part goes to all members. In a broadcast the
+// root's part is the whole data.
 void Exchanges::everyone_gets(Exchange& x, i64 index) const {
   const bool broadcast = call_.what == Collective::broadcast;
   for (int r = 0; r < size_; ++r) {
@@ -88,8 +88,8 @@ void Exchanges::summed_parts(Exchange& x, i64 index) const {
   x.result_elems = mine.bytes / size;
 }
 
-// Cuts the whole data into pieces, each of which has a slot for every member. Returns the part of the index-th piece that lies in this
-// member's slot.
+// Cuts the whole data into pieces, each of which has a range for every member. Returns the part of the index-th piece that lies in this
+// member's range.
 Exchanges::Range Exchanges::slice(i64 index, int member) const {
   const Range piece = chunk(0, std::ssize(call_.gets), index, slot_bytes_ * size_);
   return chunk(piece.begin, piece.bytes, member, slot_bytes_);

@@ -1,7 +1,7 @@
 // Splits a collective between processes into a list of exchanges of bounded size. Every member derives the list from its own call: for each
-// exchange, what this member gives to each member, what it gets from each, and which sum it makes of what it gets. A member's staging is
-// one half of its area of shared memory, and all halves have the same size. Members on other nodes send and receive the same bytes without
-// staging. Plain values; starts no threads.
+// exchange, what this member gives to each member, what it gets from each, and which sum it makes of what it gets. A member's staging
+// buffer, from which members on the same node read, is one half of its area of shared memory, and all halves have the same size. Members on
+// other nodes send and receive the same bytes without a staging buffer. Plain values; starts no threads.
 #pragma once
 #include <vector>
 
@@ -12,13 +12,13 @@ namespace spillway::parallel {
 struct Exchange {
   struct Given {
     const std::byte* from = nullptr;
-    i64 bytes = 0, at = 0;  // `at`: offset in this member's staging
+    i64 bytes = 0, at = 0;  // bytes to give to one member, and their offset in this member's staging buffer
   };
   struct Gotten {
-    std::byte* to = nullptr;  // null: the bytes are not copied, but are an operand of the reduction
-    i64 bytes = 0, at = 0;    // `at`: offset in the staging of the member that gives the bytes
+    std::byte* to = nullptr;  // where the bytes are copied to; null: they are an operand of the reduction instead
+    i64 bytes = 0, at = 0;    // bytes to get from one member, and their offset in that member's staging buffer
   };
-  // `gives` and `gets` are indexed by member. They include this member itself, whose bytes to itself need no staging.
+  // `gives` and `gets` are indexed by member. They include this member itself, whose bytes to itself need no staging buffer.
   std::vector<Given> gives;
   std::vector<Gotten> gets;
   // If the exchange reduces, the sum is written to `result`. Its operands are what all members give, in rank order.
@@ -48,7 +48,7 @@ class Exchanges {
 
   const Call& call_;
   int rank_, size_;
-  i64 whole_bytes_, slot_bytes_;  // bytes of one half of the staging; bytes that one member's slot takes in it
+  i64 whole_bytes_, slot_bytes_;  // bytes of a staging buffer, and of one member's part of it
   i64 count_ = 0;
 };
 

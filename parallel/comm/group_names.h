@@ -13,7 +13,7 @@ namespace spillway::parallel {
 
 class GroupNames {
  public:
-  /// `world_ranks` holds for each member its rank in the group of all `world_size` ranks of the run.
+  /// Makes the names of a group. `world_ranks` holds for each member its rank in the group of all `world_size` ranks of the run.
   GroupNames(std::vector<int> world_ranks, int world_size) : world_ranks_(std::move(world_ranks)), world_size_(world_size) {}
 
   int size() const { return static_cast<int>(world_ranks_.size()); }

@@ -15,7 +15,8 @@ namespace spillway::parallel {
 
 class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
  public:
-  /// `world_ranks` holds for each member its rank in `world`, the state of all ranks. The world must outlive all calls.
+  /// Makes a group of the ranks `world_ranks` of `world`, the state that all groups of the run's threads share. `world` must outlive all
+  /// calls.
   LocalGroup(LocalWorld& world, std::vector<int> world_ranks);
 
   int size() const { return names_.size(); }
@@ -61,7 +62,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
     int from, to, tag;
     auto operator<=>(const Address&) const = default;
   };
-  // Holds an operation that all members who take part in it have entered, and whose data is being moved.
+  // An operation that all its members have entered, and whose data is being moved.
   struct Moving {
     std::vector<int> members;
     std::vector<Event> events;  // the members' events, in the order of `members`
@@ -95,7 +96,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
 
   LocalWorld& world_;
   const GroupNames names_;
-  mutable std::mutex mutex_;           // guards all members below
+  mutable std::mutex mutex_;           // guards all members declared below
   std::vector<bool> gone_;             // members that have left
   std::optional<std::string> broken_;  // the reason why the group is broken; empty if it works
   std::vector<i64> called_;            // number of collectives that each member has called

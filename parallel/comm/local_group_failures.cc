@@ -62,7 +62,7 @@ bool LocalGroup::is_needed(int rank) const {
 }
 
 void LocalGroup::leave(int rank) noexcept {
-  Pending mine;  // its destructor waits until this member's data is no longer moved; whoever needs a result has an event for it
+  Pending mine;  // the destructor of `mine` waits until this member's data is no longer moved; whoever needs a result waits for its event
   Lock lock(mutex_);
   gone_[static_cast<size_t>(rank)] = true;
   const bool needed = is_needed(rank);

@@ -14,7 +14,7 @@ namespace {
 constexpr i64 kPieceBytes = 256 * kKiB;
 // The caller itself carries out transfers up to this size: they take about as long as a thread takes to wake up.
 constexpr i64 kInPlaceBytes = 64 * kKiB;
-// A thread polls this often for new work before it sleeps, which takes some 20 us. More work often follows at once.
+// The number of times that a thread polls for new work, about 20 microseconds in all, before it sleeps. More work often follows at once.
 constexpr int kSpins = 1000;
 
 struct Piece {
@@ -41,7 +41,7 @@ std::vector<Piece> cut(const std::vector<Transfer>& transfers) {
 
 struct Movers::Job {
   std::vector<Transfer> transfers;
-  std::vector<Stores> stores;  // how each transfer writes its results
+  std::vector<Stores> stores;  // for each transfer, whether its results are written through the caches or past them
   std::vector<Piece> pieces;
   std::function<void()> done;
   size_t next = 0;  // the next piece to be taken; guarded by the mutex

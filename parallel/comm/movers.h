@@ -18,7 +18,7 @@ namespace spillway::parallel {
 
 class Movers {
  public:
-  /// `threads` must be at least 1.
+  /// Starts `threads` threads, at least 1.
   explicit Movers(int threads);
   /// The pool may be destroyed only when no transfer is in progress.
   ~Movers();
@@ -39,7 +39,7 @@ class Movers {
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<std::shared_ptr<Job>> queue_;  // jobs with pieces that no thread has taken
-  std::atomic<bool> has_work_{false};       // true if queue_ is not empty or stop_ is set; readable without the mutex
+  std::atomic<bool> has_work_{false};       // true if queue_ is not empty or stop_ is set; can be read without the mutex
   bool stop_ = false;
   std::vector<std::thread> threads_;
 };

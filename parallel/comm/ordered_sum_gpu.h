@@ -1,4 +1,5 @@
-// Computes the sum of ordered_sum.h on a GPU, in the same order and with the same bits, except that the bits of a NaN may differ.
+// Computes the sum of ordered_sum.h on a GPU, in the same order and with bitwise the same results, except that a NaN may differ in its
+// bits.
 #pragma once
 #include "parallel/comm/ordered_sum.h"
 #include "tensor/dtype.h"

@@ -32,7 +32,7 @@ class Pending {
     for (const Event& e : events_) {
       try {
         e.wait();
-      } catch (...) {  // errors are reported by wait(), which a caller that needs the result has called
+      } catch (...) {  // the error is ignored here, because callers that need the results call wait(), which reports it
       }
     }
     events_.clear();

@@ -1,5 +1,5 @@
-// Runs one exchange of a collective. First this member copies its data for members on the same node into its staging
-// (shared memory) and sends its data to members on other nodes. Then it collects what the others give.
+// Runs one exchange of a collective. First this member copies its data for members on the same node into its staging buffer (shared memory)
+// and sends its data to members on other nodes. Then it collects what the other members give.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -10,9 +10,9 @@
 
 namespace spillway::parallel {
 
-// Describes a member's area of shared memory. The area begins with two counters: how many exchanges the owner of the area has
-// published, and from how many exchanges the owner has taken all data. Two halves follow. The n-th exchange uses half n mod 2.
-// The n-th exchange may begin once all members have taken all data of exchange n - 2, which used the same half.
+// Describes a member's area of shared memory. The area begins with two counters: how many exchanges the owner of the area has published,
+// and from how many exchanges the owner has taken all data. Two staging buffers follow. The n-th exchange uses buffer n mod 2. The n-th
+// exchange may begin once all members have taken all data of exchange n - 2, which used the same buffer.
 struct ProcessGroup::Staging {
   std::byte* area;
 
@@ -27,7 +27,7 @@ ProcessGroup::Staging ProcessGroup::staging(int member) const {
 
 bool ProcessGroup::is_near(int member) const { return !world_.wire().memory_of(names_.world_rank(member)).empty(); }
 
-// Returns the members that have not yet taken all data from the half of the staging that this member wants to use next.
+// Returns the members that have not yet taken all data from the staging buffer that this member wants to use next.
 std::vector<int> ProcessGroup::slow_readers() const {
   std::vector<int> members;
   for (int r = 0; r < size(); ++r) {
@@ -59,8 +59,8 @@ void ProcessGroup::publish() {
   run.since = Clock::now();
 }
 
-// Gives a member its bytes. `last` is what was put into the staging before. If the new bytes are
-// the same data, which goes to several members, the staging holds them already.
+// Makes bytes available to a member. `last` describes the bytes that were put into the staging buffer before. If several members get the
+// same bytes, these are copied into the buffer only once.
 void ProcessGroup::give(int member, const Exchange::Given& given, const Exchange::Given& last) {
   if (is_near(member)) {
     if (given.from == last.from && given.at == last.at) return;

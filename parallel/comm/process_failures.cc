@@ -44,7 +44,7 @@ void ProcessGroup::fail(const std::string& cause) {
 i64 ProcessGroup::end_of_running() const { return exchanges_ + (running_ ? running_->exchanges.count() - running_->index : 0); }
 
 void ProcessGroup::fail_waiting(const std::string& cause) {
-  // The running collective stays in the queue, because its exchanges refer to it.
+  // The running collective stays in the queue, because its exchanges refer to its entry there.
   const auto begin = queue_.begin() + (running_ ? 1 : 0);
   std::vector<Operation> waiting(std::make_move_iterator(begin), std::make_move_iterator(queue_.end()));
   queue_.erase(begin, queue_.end());

@@ -43,8 +43,8 @@ void ProcessGroup::impossible(const char* what) {
   throw Error(ErrorCode::peer, std::string("[communicator] expected a valid message from each rank, got ") + what);
 }
 
-// Records a member's call, which must be the next one in that member's order. The area at offset 0 belongs to the group of all ranks, so a
-// split that names it is invalid.
+// Records a member's call, which must be the next one in that member's order. The call of a split names an area of shared memory; the
+// area at offset 0 belongs to the group of all ranks, so naming it is invalid.
 void ProcessGroup::came(int from, const ProcessLetter& letter) {
   constexpr i64 kEach = ProcessWorld::kAreaBytes, kEnd = ProcessWorld::kAreas * kEach;
   const auto member = static_cast<size_t>(from);

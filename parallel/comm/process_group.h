@@ -1,7 +1,8 @@
 // A ProcessGroup is one process's view of a group whose ranks are processes. Collectives run one after the other. Each member tells the
 // others which collective it calls, and when all agree they run the same list of exchanges (exchange.h). Members on the same node read each
-// other's staging in shared memory; members on different nodes send and receive. A message takes three steps: the sender offers it, the
-// receiver accepts it, and the sender sends it. Only the world's thread (process_world.h) calls this class. Internal.
+// other's staging buffers in shared memory; members on different nodes send and receive. A message takes three steps: the sender offers the
+// message, the receiver accepts the offer, and the sender sends the bytes. Only the world's thread (process_world.h) calls this class.
+// Internal.
 #pragma once
 #include <deque>
 #include <optional>
@@ -15,13 +16,13 @@ namespace spillway::parallel {
 
 class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
  public:
-  /// `areas` holds for each member the offset of its staging within its shared memory.
+  /// `areas` holds for each member the offset of its staging buffers within its shared memory.
   ProcessGroup(ProcessWorld& world, i64 number, std::vector<int> world_ranks, std::vector<i64> areas);
 
-  int rank() const { return rank_; }  // rank() and size() may be called from any thread
+  int rank() const { return rank_; }  // the functions rank() and size() may be called from any thread
   int size() const { return names_.size(); }
 
-  using Split = std::function<void(std::shared_ptr<ProcessGroup>)>;  // receives the new group before the split's event is set
+  using Split = std::function<void(std::shared_ptr<ProcessGroup>)>;  // receives the new group, before the event of the split is set
   void call(Call call, Event event, Split split = {});
   void send(std::span<const std::byte> bytes, int to, int tag, Event event);
   void receive(std::span<std::byte> bytes, int from, int tag, Event event);
@@ -71,13 +72,13 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
     int peer, tag;
     auto operator<=>(const Address&) const = default;
   };
-  struct Offered {  // a send that this rank has offered
+  struct Offered {  // a send that this rank has offered to another member
     Address to;
     std::span<const std::byte> bytes;
     Event event;
     Clock::time_point since = Clock::now();
   };
-  struct Offer {  // a send that another member has offered
+  struct Offer {  // a send that another member has offered to this rank
     i64 bytes, serial;
   };
   struct Awaited {
@@ -142,19 +143,20 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   const int rank_;
   std::deque<Operation> queue_;
   std::optional<Running> running_;
-  i64 calls_ = 0, exchanges_ = 0;  // number of this member's calls; number of exchanges in which it took part
+  i64 calls_ = 0, exchanges_ = 0;  // number of collectives that this member has called; number of exchanges in which it took part
   // Holds calls of collectives that not all members have called yet, by number of the collective, then by member.
   std::map<i64, std::vector<std::optional<ComingCall>>> coming_;
-  std::vector<i64> came_;  // number of calls that each member has made
+  std::vector<i64> came_;  // number of collectives that each member has called
   i64 offers_ = 0;
-  std::map<i64, Offered> offered_;  // this member's sends that wait for their receiver, by serial number
+  std::map<i64, Offered> offered_;  // this member's sends that wait for a receive, by serial number
   std::map<Address, std::deque<Offer>> offers_to_me_;
   std::map<Address, std::deque<Awaited>> awaited_;
   std::vector<Moving> moving_;
   std::optional<std::string> broken_;
-  std::vector<bool> left_;                 // members that have left
-  std::map<int, std::string> lost_;        // the members whose processes have ended, and how
-  std::vector<std::optional<i64>> stops_;  // for each member that stops: the index of the first exchange in which it takes no part
+  std::vector<bool> left_;           // members that have left
+  std::map<int, std::string> lost_;  // members whose processes have ended, and how each ended
+  // for each member that stops: the index of the first exchange in which it takes no part; otherwise empty
+  std::vector<std::optional<i64>> stops_;
   std::optional<Event> leaving_;
   bool has_left_ = false;
   std::vector<std::weak_ptr<ProcessGroup>> children_;

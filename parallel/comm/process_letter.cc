@@ -81,7 +81,7 @@ ProcessLetter ProcessLetter::of(std::span<const std::byte> bytes) {
   ProcessLetter letter;
   letter.kind = kind_up_to(reader.number(), Kind::alive);
   for (i64* field : {&letter.group, &letter.a, &letter.b, &letter.c}) *field = reader.number();
-  const size_t words = reader.count(1), text = reader.count(1);  // both counts precede the data that they count
+  const size_t words = reader.count(1), text = reader.count(1);  // the two counts precede the words and the text that they count
   if (words > bytes.size() / sizeof(i64)) reject("a count that exceeds its remaining bytes");
   letter.words.resize(words);
   letter.text.resize(text);

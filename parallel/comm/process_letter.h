@@ -36,7 +36,7 @@ struct ProcessLetter {
 struct ComingCall {
   Call call;
   i64 next_group = 0;  // the first group number that is still free on this member
-  i64 area = 0;        // offset of the new group's staging in the member's shared memory; -1: the member has no room for another group
+  i64 area = 0;        // offset of the new group's staging buffer in the member's shared memory; -1: no space is left
 
   std::vector<i64> to_words() const;
   /// Parses the words of a letter. Throws Error(peer) if they are not a valid call.

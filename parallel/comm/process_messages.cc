@@ -61,7 +61,7 @@ void ProcessGroup::take(const Address& from, const Offer& offer, const Awaited& 
 
 void ProcessGroup::taken(int from, i64 serial, i64 awaited_bytes) {
   const auto found = offered_.find(serial);
-  if (found == offered_.end()) return;  // the send has failed in the meantime
+  if (found == offered_.end()) return;  // the send failed in the meantime, so nobody waits for it
   if (found->second.to.peer != from) impossible("an acceptance of a message that is meant for another rank");
   Offered offered = found->second;
   offered_.erase(found);

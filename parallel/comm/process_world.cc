@@ -24,7 +24,8 @@ Clock::duration duration_of(double seconds) {
 
 ProcessWorld::ProcessWorld(std::unique_ptr<Wire> wire, double timeout_s)
     : wire_(std::move(wire)), timeout_s_(timeout_s), last_heard_(static_cast<size_t>(wire_->size()), Clock::now()) {
-  for (i64 k = kAreas - 1; k > 0; --k) free_areas_.push_back(k * kAreaBytes);  // the first area belongs to the group of all ranks
+  // the first area is not free: it belongs to the group of all ranks
+  for (i64 k = kAreas - 1; k > 0; --k) free_areas_.push_back(k * kAreaBytes);
   std::vector<int> all(static_cast<size_t>(wire_->size()));
   std::iota(all.begin(), all.end(), 0);
   whole_ = add_group(0, all, std::vector<i64>(all.size(), 0));
@@ -89,7 +90,8 @@ void ProcessWorld::run() {
   refuse_until_closed();
 }
 
-// Does one round of work. Returns true when the world is closed.
+// Does everything that there is to do at the moment: runs commands, reads messages, advances all groups. Returns true when the world is
+// closed.
 bool ProcessWorld::turn() {
   bool moved = run_commands();
   moved |= read_letters();
@@ -127,7 +129,7 @@ void ProcessWorld::refuse_until_closed() {
     lock.unlock();
     for (const auto& command : commands) try {
         command();
-      } catch (...) {  // the command has reported the error through its event
+      } catch (...) {  // the command itself has reported the error through its event
       }
     lock.lock();
   }
@@ -209,7 +211,7 @@ void ProcessWorld::deliver(int from, const ProcessLetter& letter) {
 
 bool ProcessWorld::advance_groups() {
   bool moved = false;
-  std::vector<std::shared_ptr<ProcessGroup>> groups;  // a copy, since advance() may add a group
+  std::vector<std::shared_ptr<ProcessGroup>> groups;  // a copy of the list, since advance() may add a group to the original
   for (const auto& [number, group] : groups_) groups.push_back(group);
   for (const auto& group : groups) moved |= group->advance();
   std::erase_if(groups_, [&](const auto& entry) {
@@ -230,7 +232,7 @@ void ProcessWorld::look_after_time() {
   next_look_ = now + duration_of(timeout_s_ / 20);
   for (const auto& [number, group] : groups_) {
     group->check(now);
-    called_ |= group->is_moving();  // a rank whose operations progress is alive, however long they take
+    called_ |= group->is_moving();  // a rank whose operations make progress counts as alive, however long they take
   }
   called_ |= now < works_until_;
   if (!called_ || now < next_beat_) return;

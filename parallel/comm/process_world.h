@@ -49,12 +49,13 @@ class ProcessWorld {
   /// more.
   bool has_failed() const { return has_failed_; }
 
-  /// Takes a free area of this rank's shared memory for a group's staging. Returns its offset, or -1 if no area is free. An area begins
-  /// with two cache lines for counters, which are 0 at first. Two halves of kStagingBytes each follow.
+  /// Takes a free area of this rank's shared memory for a group's staging buffers. Returns its offset, or -1 if no area is free. An area
+  /// begins with two cache lines for counters, which are 0 at first. Two staging buffers of kStagingBytes each follow.
   i64 take_area();
   void give_area_back(i64 area);
   static constexpr i64 kLineBytes = 64;
-  // The staging fits the second-level cache, and copying this much takes long compared with waiting for a flag.
+  // The size of a staging buffer. The buffer fits the second-level cache, and copying this much takes long compared with waiting for a
+  // flag.
   static constexpr i64 kStagingBytes = 512 * kKiB;
   static constexpr i64 kAreaBytes = 2 * kLineBytes + 2 * kStagingBytes;
   static constexpr i64 kAreas = 16;  // number of groups in which a rank may be at the same time
@@ -83,14 +84,14 @@ class ProcessWorld {
   std::unique_ptr<Wire> wire_;
   const double timeout_s_;
   std::vector<Clock::time_point> last_heard_;
-  std::map<int, std::string> gone_;  // ranks whose processes ended, and how
+  std::map<int, std::string> gone_;  // ranks whose processes have ended, and how each ended
   std::vector<i64> silent_;          // ranks for which this rank does not wait any more
   std::vector<i64> free_areas_;
   i64 next_group_ = 1;
   std::map<i64, std::shared_ptr<ProcessGroup>> groups_;
   // Holds letters for groups that this rank has not created yet, by group number.
   std::map<i64, std::vector<std::pair<int, ProcessLetter>>> early_;
-  std::map<int, i64> early_bytes_;  // size of each sender's early letters
+  std::map<int, i64> early_bytes_;  // bytes of the letters in early_ from each sender
   std::shared_ptr<ProcessGroup> whole_;
   bool called_ = false, has_failed_ = false;
   int idle_ = 0;
@@ -98,8 +99,8 @@ class ProcessWorld {
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::vector<std::function<void()>> commands_;  // guarded by the mutex
-  bool closing_ = false;                         // guarded by the mutex
+  std::vector<std::function<void()>> commands_;  // commands posted by other threads; guarded by the mutex
+  bool closing_ = false;                         // true once the destructor wants to close the world; guarded by the mutex
   std::thread thread_;
 };
 

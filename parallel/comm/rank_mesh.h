@@ -18,7 +18,8 @@ struct Mesh {
   bool operator==(const Mesh&) const = default;
 };
 
-/// Holds a rank's endpoints in its two groups. `data_ranks` hold the same pipeline stages; `pipeline_ranks` form one pipeline.
+/// Holds a rank's endpoints in its two groups. The ranks in `data_ranks` hold the same pipeline stages; those in `pipeline_ranks` form
+/// one pipeline.
 struct MeshEnds {
   std::unique_ptr<Communicator> data_ranks, pipeline_ranks;
 };

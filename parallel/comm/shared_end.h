@@ -9,7 +9,8 @@ namespace spillway::parallel {
 
 class SharedEnd {
  public:
-  /// `ranks` may be null if there is only one rank; the functions of this class must then not be called. `ranks` must outlive this object.
+  /// Wraps the endpoint `ranks`, which must outlive this object. It may be null if there is only one rank; the functions of this class
+  /// must then not be called.
   explicit SharedEnd(Communicator* ranks) : ranks_(ranks) {}
 
   Event send(std::span<const std::byte> bytes, int to, int tag) {

@@ -89,7 +89,8 @@ Transfer reduced(std::span<const Call> calls, i64 begin, i64 elems, std::vector<
   return t;
 }
 
-// Returns the transfers of a collective that partitions the whole data: one transfer for each part that is not empty.
+// Returns the transfers of an all-gather or a reduce-scatter. An all-gather copies each member's part to all members; a reduce-scatter sums
+// each part over all members into the memory of the member that owns it. Empty parts have no transfer.
 std::vector<Transfer> dealt(std::span<const Call> calls) {
   std::vector<Transfer> all;
   for (size_t r = 0; r < calls.size(); ++r) {

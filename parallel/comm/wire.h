@@ -13,7 +13,7 @@ namespace spillway::parallel {
 
 class Wire {
  public:
-  /// Names the separate streams of bytes between two ranks.
+  /// Two ranks have a separate stream of bytes for each of these purposes.
   enum class Channel : u8 { collective, message };
   /// Identifies a send or receive in progress.
   using Ticket = u64;
@@ -23,7 +23,7 @@ class Wire {
     std::vector<std::byte> bytes;
   };
 
-  /// Describes a rank whose process has ended, and how this was noticed.
+  /// A rank whose process has ended, and a text that says how this was noticed.
   struct Gone {
     int rank;
     std::string how;
@@ -47,7 +47,7 @@ class Wire {
   /// if its sender stopped in the middle of the data, the rest may still arrive there.
   virtual void drop(Ticket ticket) = 0;
 
-  /// Sends a short letter. Letters of one sender arrive in the order posted.
+  /// Sends a letter (a short control message). Letters of one sender arrive in the order posted.
   virtual void post(int to, std::vector<std::byte> letter) = 0;
   /// Returns the next letter that has arrived, if any.
   virtual std::optional<Letter> next_letter() = 0;

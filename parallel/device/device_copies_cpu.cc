@@ -3,7 +3,7 @@
 namespace spillway::parallel {
 namespace {
 
-// CpuCopies copies data between the CPU's own memory and host memory or nvme.
+// CpuCopies copies data for a CPU that computes: between its part of the memory (tier device) and the tiers host and nvme.
 class CpuCopies final : public DeviceCopies {
  public:
   explicit CpuCopies(ModelState& state) : state_(state) {}

@@ -10,7 +10,8 @@
 namespace spillway::parallel {
 namespace {
 
-// GpuCopies copies data for a GPU. The GPU's copy engines copy to and from host memory; data on nvme passes through host buffers.
+// GpuCopies copies data for a GPU. The GPU's copy engines copy between GPU memory and host memory; data on nvme passes through buffers in
+// host memory.
 class GpuCopies final : public DeviceCopies {
  public:
   GpuCopies(const Plan& plan, ModelState& state, const Lanes& lanes, MemoryPool& host)

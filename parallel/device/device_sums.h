@@ -1,5 +1,5 @@
-// Computes the sums of a rank on its device: the sum of squares of each tile of a finished gradient, and the sum of the
-// micro-batches' losses. The implementations for a CPU and for a GPU give the same bits. Called by one thread at a time.
+// Computes the sums of a rank on its device: the sum of squares of each tile (16,384 elements) of a finished gradient, and the sum of the
+// micro-batches' losses. The sums of a GPU are bitwise equal to those of a CPU. Called by one thread at a time.
 #pragma once
 #include <memory>
 
@@ -10,11 +10,11 @@
 
 namespace spillway::parallel {
 
-/// Describes the operand of a Reduce: tiles of a finished gradient, to which nothing is added any more.
+/// The operand of a Reduce: tiles of a finished gradient, to which nothing is added any more.
 struct FinishedGradient {
   std::byte* base = nullptr;
-  std::byte* home = nullptr;   // where the gradient is also copied to; null: it is not copied
-  DType resting = DType::f32;  // dtype in which the gradient waits for its Step; if the plan rounds gradients, it is rounded in place
+  std::byte* home = nullptr;   // memory to which the gradient is also copied, for storage; null: it is not copied
+  DType resting = DType::f32;  // dtype in which the gradient waits for its update; if the plan rounds gradients, it is rounded in place
   std::span<double> square_sums;
 };
 
@@ -35,7 +35,7 @@ class DeviceSums {
 };
 
 std::unique_ptr<DeviceSums> make_cpu_sums(const Plan& plan);
-/// Allocates the planned memory from `device` and `host`.
+/// Makes the sums of a GPU. Their planned memory is allocated from the pools `device` and `host`.
 std::unique_ptr<DeviceSums> make_gpu_sums(const Plan& plan, const Lanes& lanes, MemoryPool& device, MemoryPool& host);
 
 }  // namespace spillway::parallel

@@ -46,7 +46,7 @@ class GpuSums final : public DeviceSums {
   const Plan& plan_;
   const Lanes& lanes_;
   const Allocation sums_, come_;
-  // Holds sums that the GPU has computed but that take_square_sums() has not returned yet.
+  // Sums of squares that the GPU has computed but that take_square_sums() has not returned yet.
   // `first` is the index of the first tile among all tiles of the model.
   struct Reduced {
     i64 first;

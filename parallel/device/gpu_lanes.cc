@@ -34,7 +34,7 @@ void GpuLanes::begin(const List& list) {
   r.list = &list;
   while (r.moments.size() < list.size()) r.moments.push_back(std::make_unique<Moment>(work_.device));
   r.begin.record(*queue(Lane::compute));
-  r.begin.wait();  // waits for this event so that the GPU's times and the CPU's times count from the same moment
+  r.begin.wait();  // the GPU's times and the CPU's times count from the moment at which this event happens
   r.began = Clock::now();
 }
 

@@ -16,7 +16,7 @@ namespace spillway::parallel {
 class GpuLanes final : public Lanes {
  public:
   using Kind = std::function<bool(const Instruction&)>;
-  /// Instructions run in stream `work`, except that each lane has its own queue.
+  /// Makes the lanes of a rank. Instructions run in stream `work`, except that each lane has its own queue.
   /// `only_queued` and `leaves_on_queue` are described in only_queued.h.
   GpuLanes(
       const Stream& work, Kind only_queued, Kind leaves_on_queue = [](const Instruction&) { return false; });
@@ -32,12 +32,12 @@ class GpuLanes final : public Lanes {
 
  private:
   using Clock = std::chrono::steady_clock;
-  // Records when one instruction of the Program (parallel/program) began and ended on the GPU.
+  // When one instruction of the Program (the list of instructions of a step) began and ended on the GPU.
   struct Moment {
     explicit Moment(Device gpu) : begin(gpu), end(gpu) {}
     const GpuEvent begin, end;
-    bool queued = false;      // the whole instruction is on the queue, so `begin` and `end` are events there
-    bool ends_later = false;  // the instruction ends on the queue after the CPU's part, so `end` is an event there
+    bool queued = false;      // the whole instruction is on the queue; `begin` and `end` are GPU events on it
+    bool ends_later = false;  // the instruction ends on the queue after the CPU's part; `end` is a GPU event on that queue
     double begin_us = 0;      // time at which the CPU began the instruction
   };
 
@@ -47,7 +47,7 @@ class GpuLanes final : public Lanes {
     const List* list = nullptr;
     const GpuEvent begin;
     Clock::time_point began;
-    std::vector<std::unique_ptr<Moment>> moments;  // one for each instruction of the longest list so far
+    std::vector<std::unique_ptr<Moment>> moments;  // one Moment for each instruction of the longest list so far
   };
 
   void wait_for_what_comes_before(const Instruction& i, const Moment& mine) const;

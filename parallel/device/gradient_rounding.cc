@@ -24,8 +24,8 @@ double round_tile(const std::byte* from, DType into, std::byte* to) {
 
 }  // namespace
 
-// If tiles are packed to bf16, tile t is written where tile t / 2 was read. So tiles
-// [n, 2n) may be packed in parallel once the tiles before n are done.
+// If tiles are packed to bf16, tile t is written into a half of the memory of fp32 tile t / 2. So tiles [n, 2n) may be packed in parallel
+// once the tiles before n are done.
 void round_gradient(std::byte* base, DType into, std::span<double> square_sums) {
   const auto tiles = static_cast<i64>(square_sums.size());
   const i64 from_bytes = optim::kTileElems * size_of(DType::f32), to_bytes = optim::kTileElems * size_of(into);

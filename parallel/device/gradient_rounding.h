@@ -1,5 +1,5 @@
 // Rounds gradients to bf16, as an option. A finished fp32 gradient is rounded once, to the nearest value with ties to even, and its norm is
-// computed from the rounded numbers. The rounding is an approximation, but its result has the same bits on a CPU and on a GPU.
+// computed from the rounded numbers. The rounding is an approximation, but its result is bitwise the same on a CPU and on a GPU.
 #pragma once
 #include <vector>
 
@@ -13,8 +13,8 @@ namespace spillway::parallel {
 /// the current stream.
 void round_gradient(std::byte* base, DType into, std::span<double> square_sums);
 
-/// Rounds tiles in the memory of the current stream's GPU to the same bits, but computes no sums. The work is put on the stream's queue.
-/// Throws Error(bug) in a build without CUDA.
+/// Rounds tiles in the memory of the current stream's GPU, with bitwise the same results as round_gradient(), but computes no sums. The
+/// work is put on the stream's queue. Throws Error(bug) in a build without CUDA.
 void round_gradient_on_gpu(std::byte* base, DType into, i64 tiles);
 
 }  // namespace spillway::parallel

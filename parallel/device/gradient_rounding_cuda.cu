@@ -22,7 +22,7 @@ __global__ void round_in_place(float4* packs, i64 count) {
 }
 
 // Uses one thread block per tile. Each tile is packed from fp32 into one half of an earlier tile's memory; tile 0 is packed into the first
-// half of its own. The block synchronizes between reading and writing, so it overwrites only what it or an earlier launch has read.
+// half of it. The block synchronizes between reading and writing, so it overwrites only what it or an earlier launch has read.
 __global__ void __launch_bounds__(kBlockThreads) round_packed(std::byte* base, i64 first_tile) {
   const i64 tile = first_tile + blockIdx.x;
   const auto* from = reinterpret_cast<const float4*>(base) + tile * (kTileElems / kEach);
@@ -37,7 +37,8 @@ __global__ void __launch_bounds__(kBlockThreads) round_packed(std::byte* base, i
 
 }  // namespace
 
-// If tiles are packed to bf16, tiles [n, 2n) may be packed in parallel once the tiles before n are done.
+// Packed to bf16, tile t is written into a half of the memory of fp32 tile t / 2. So tiles [n, 2n) may be packed in parallel once the
+// tiles before n are done.
 void round_gradient_on_gpu(std::byte* base, DType into, i64 tiles) {
   const i64 packs = tiles * kTileElems / kEach;
   if (into != DType::bf16 && tiles > 0)

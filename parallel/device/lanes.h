@@ -1,5 +1,5 @@
-// A lane is a sequence of instructions of one kind, which a rank runs in order. This interface says how an instruction
-// is started on its lane, and on which queue its work is put. Used by the threads of the executor.
+// A lane is the sequence of all instructions of one kind (computing, copying, exchanging) in a step; a rank runs them in order. Lanes
+// says how an instruction is started on its lane, and on which GPU queue its work is put. Used by the threads of the executor.
 #pragma once
 #include <functional>
 #include <vector>
@@ -14,15 +14,15 @@ class Lanes {
  public:
   virtual ~Lanes() = default;
 
-  /// Begins a list of instructions, before any of them runs.
+  /// Prepares for a list of instructions, before any of them runs.
   virtual void begin(const List& list) = 0;
   /// Starts an instruction of the list that was begun last. Called on the thread of the instruction's lane,
   /// after the instructions that `i.after` names were started. Returns the result of `work`.
   virtual double perform(const Instruction& i, const std::function<double()>& work) = 0;
-  /// Waits until all instructions of the list are done. Called when all of them have been started. Then another list may begin.
+  /// Waits until all instructions of the list are done. Called after all of them have been started; then another list may begin.
   virtual void wait() = 0;
-  /// Waits like wait(). Then sets `timings` to the times at which the instructions ran,
-  /// for the earliest list for which end() was not called yet.
+  /// Waits like wait(). Then sets `timings` to the times at which the instructions of a list ran: those of the earliest list for which
+  /// end() has not been called yet.
   virtual void end(std::vector<Timing>& timings) = 0;
   /// Returns the queue (CUDA stream) on which a lane's work is put, or null on a CPU.
   virtual const GpuQueue* queue(Lane lane) const = 0;

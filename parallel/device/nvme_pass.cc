@@ -11,7 +11,7 @@
 namespace spillway::parallel {
 namespace {
 
-// So many pieces are written at the same time. More would delay the reads and writes of the optimizer's Steps.
+// The number of pieces that are written at the same time. More would delay the reads and writes of the optimizer.
 constexpr size_t kPiecesWritten = 2;
 
 std::span<std::byte> tile_of(std::span<std::byte> bytes, i64 tile, i64 tile_bytes) {
@@ -26,7 +26,7 @@ void draining(const GpuQueue& queue, Body&& body) {
   } catch (...) {
     try {
       queue.wait();
-    } catch (...) {  // an error of the wait also means that the work on the queue has ended
+    } catch (...) {  // an error of the wait is ignored, since it too means that the work on the queue has ended
     }
     throw;
   }
@@ -60,8 +60,8 @@ double NvmePass::fetch(offload::Blob& from, TileRange tiles, std::byte* into, co
   return waited_us;
 }
 
-// Reads into a half of the buffers again once the first piece of the other half has been copied. By then the last copy
-// out of this half has probably ended, and the drives still have the rest of the other half to read.
+// The buffers form two halves. New reads into one half begin once the first piece of the other half has been copied to the GPU. By then the
+// last copy out of this half has probably ended, and the drives still have the rest of the other half to read.
 void NvmePass::fetch_pieces(offload::Blob& from, const std::vector<Piece>& all, std::byte* into, const GpuQueue& queue, double& waited_us) {
   const size_t first = next_, end = first + all.size();
   std::deque<Pending> reads;
@@ -91,7 +91,8 @@ double NvmePass::evict(const std::byte* from, offload::Blob& into, TileRange til
   return waited_us;
 }
 
-// Fills a half of the buffers again once two pieces of the other half are being written. By then all pieces of this half have been written.
+// The buffers form two halves. One half is filled again once two pieces of the other half are being written. By then all pieces of this
+// half have been written.
 void NvmePass::evict_pieces(const std::byte* from, offload::Blob& into, const std::vector<Piece>& all, const GpuQueue& queue,
                             double& waited_us) {
   std::deque<Pending> writes;

@@ -12,7 +12,7 @@ namespace spillway::parallel {
 
 class NvmePass {
  public:
-  /// Allocates the buffers of one direction from `host`. The plan and the state must outlive this object.
+  /// Allocates the host buffers for one direction from `host`. The plan and the model state must outlive this object.
   NvmePass(const Plan& plan, ModelState& state, MemoryPool& host);
 
   /// Reads tiles and verifies them as ModelState::read() does. When it returns, everything has been read, and the copies to the GPU are on
@@ -24,7 +24,7 @@ class NvmePass {
  private:
   struct Piece {
     TileRange tiles;
-    i64 begin = 0;  // where the piece begins in the bytes of all pieces together
+    i64 begin = 0;  // offset of the piece in the bytes of all pieces together
     std::span<std::byte> buffer;
   };
   std::vector<Piece> pieces(const offload::Blob& blob, TileRange tiles, size_t first) const;
@@ -34,9 +34,10 @@ class NvmePass {
   const Plan& plan_;
   ModelState& state_;
   const Allocation memory_;
-  const size_t buffers_, half_;                                 // number of buffers, and number of buffers in a half
-  size_t next_ = 0;                                             // number of pieces fetched so far, which determines the next buffer
-  std::array<Event, 2> emptied_{Event::done(), Event::done()};  // for each half: set when the copies out of its buffers are done
+  const size_t buffers_, half_;  // number of buffers, and number of buffers in a half
+  size_t next_ = 0;              // number of pieces fetched so far, which determines the next buffer
+  // for each half of the buffers: set when the copies out of the half are done
+  std::array<Event, 2> emptied_{Event::done(), Event::done()};
 };
 
 }  // namespace spillway::parallel

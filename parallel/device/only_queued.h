@@ -1,4 +1,4 @@
-// Tells how much of an instruction a GPU can be given without waiting for earlier work. Thread-safe: no state.
+// Tells how much of an instruction can be put on a GPU's queue without waiting for earlier work. Thread-safe: no state.
 #pragma once
 #include "parallel/state/stepper.h"
 
@@ -7,9 +7,10 @@ namespace spillway::parallel {
 /// Returns true if the whole instruction is put on the queue (CUDA stream) of its lane, and false if the CPU takes part in it.
 bool only_queued(const Instruction& i, const Plan& plan, const Stepper& stepper);
 
-/// Returns true if the CPU's part of an instruction comes first, and the rest is on the queue (CUDA stream) of its lane and writes only GPU
-/// memory. Applies to instructions in which the CPU takes part. In an optimizer Step, the CPU's part reads results of the instructions
-/// before it. In a Fetch or Load only the rest, which is on the queue, needs earlier instructions, because only it uses GPU memory.
+/// Returns true if the CPU's part of an instruction comes first, and the rest is on the queue (CUDA stream) of its lane and writes only
+/// GPU memory. Asked only for instructions in which the CPU takes part. The CPU's part of an optimizer Step needs the results of earlier
+/// instructions. In a Fetch (a copy to the device) or a Load (of micro-batches), only the part on the queue needs them, because only that
+/// part uses GPU memory.
 bool leaves_on_queue(const Instruction& i, const Plan& plan, const Stepper& stepper);
 
 /// Returns true for a Fetch or Evict between GPU memory and page-locked host memory. The GPU's copy engines carry it out while the GPU

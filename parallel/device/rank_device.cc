@@ -32,7 +32,8 @@ RankDevice gpu_device(const Plan& plan, ModelState& state, const Stepper& steppe
   streams.inputs = on_queue(Lane::data);
   streams.made = {.threads = resources.threads, .memory = &MemoryPool::heap()};
   streams.step = streams.step_beside = on_queue(Lane::optimizer);
-  streams.step.tf32 = streams.step_beside.tf32 = resources.tf32;  // Muon's matrix products run on these streams
+  // the two streams for optimizer updates run Muon's matrix products, so they need the user's choice of TF32
+  streams.step.tf32 = streams.step_beside.tf32 = resources.tf32;
   auto sums = make_gpu_sums(plan, *lanes, *resources.device, *resources.host);
   auto copies = make_gpu_copies(plan, state, *lanes, *resources.host);
   return {streams, std::move(copies), std::move(sums), std::move(lanes)};

@@ -11,12 +11,12 @@
 namespace spillway::parallel {
 
 struct RankStreams {
-  Stream compute;  // for running blocks and for work on their gradients
-  Stream inputs;   // allocates the device memory that holds micro-batches
-  Stream made;     // allocates memory that the CPU can write, for making micro-batches; on a CPU the same as `inputs`
-  Stream step;     // for optimizer Steps while nothing else runs
-  // Runs optimizer Steps while blocks compute. On a CPU this stream has a single
-  // thread, so that the other threads remain free for the blocks.
+  Stream compute;  // the stream for running blocks and for work on their gradients
+  Stream inputs;   // a stream that allocates the device memory of micro-batches
+  Stream made;     // a stream that allocates memory in which the CPU makes micro-batches; on a CPU the same as `inputs`
+  Stream step;     // the stream for optimizer updates while nothing else runs
+  // The stream for optimizer updates while blocks compute. On a CPU it has a single thread, so that the other threads remain free for the
+  // blocks.
   Stream step_beside;
 };
 
@@ -24,7 +24,7 @@ struct RankDevice {
   RankStreams streams;
   std::unique_ptr<DeviceCopies> copies;
   std::unique_ptr<DeviceSums> sums;
-  std::unique_ptr<Lanes> lanes;  // declared last and so destroyed first: after an error its queues may still use the other members
+  std::unique_ptr<Lanes> lanes;  // declared last and so destroyed first: after an error, its queues may still use the other members
 };
 
 /// Makes the device and allocates the memory that the plan lists. All arguments must outlive

@@ -1,5 +1,5 @@
-// A CpuExchange exchanges data in host memory between ranks. Communicators read and write the data in place. A call returns when it is
-// done.
+// A CpuExchange exchanges data in host memory between ranks, without copies: communicators read and write the data where it lies. A call
+// returns when the exchange is done.
 #pragma once
 #include "parallel/comm/shared_end.h"
 #include "parallel/exchange/rank_exchange.h"
@@ -8,7 +8,8 @@ namespace spillway::parallel {
 
 class CpuExchange final : public RankExchange {
  public:
-  /// `data_ranks` is null if there is only one data-parallel rank. Both arguments must outlive this object.
+  /// Makes the exchange. `data_ranks` connects the data-parallel ranks; null if there is only one. Both arguments must outlive this
+  /// object.
   CpuExchange(Communicator* data_ranks, SharedEnd& pipeline_ranks) : data_ranks_(data_ranks), pipeline_ranks_(pipeline_ranks) {}
 
   void gather(const GpuQueue*, std::span<const std::byte> mine, std::byte* all, const Dealt& dealt) override;

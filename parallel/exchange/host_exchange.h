@@ -13,8 +13,8 @@ namespace spillway::parallel {
 
 class HostExchange final : public RankExchange {
  public:
-  /// Allocates the planned buffers from `host`. `data_ranks` is null if there is only one data-parallel rank. Both communicators must
-  /// outlive this object.
+  /// Allocates the planned buffers from `host`. `data_ranks` connects the data-parallel ranks; null if there is only one. Both
+  /// communicators must outlive this object.
   HostExchange(const Plan& plan, MemoryPool& host, Communicator* data_ranks, SharedEnd& pipeline_ranks);
 
   void gather(const GpuQueue* queue, std::span<const std::byte> mine, std::byte* all, const Dealt& dealt) override;

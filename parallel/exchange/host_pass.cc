@@ -9,8 +9,8 @@ namespace spillway::parallel {
 HostPass::HostPass(MemoryPool& host, i64 buffer_bytes)
     : buffer_bytes_(buffer_bytes), memory_(host.allocate(2 * buffer_bytes, "between the GPU and other ranks")) {}
 
-// Both host buffers are safe to use again. A buffer is filled after the copies out of it, because both are on one
-// queue. The communicator uses the buffer only after queue.wait(), when these copies are done.
+// Both host buffers can be reused safely. A buffer is filled after the copies out of it, because both copies are on one queue. The
+// communicator uses the buffer only after queue.wait(), when these copies are done.
 void HostPass::run(const GpuQueue& queue, i64 pieces, const Work& work) {
   std::array<Pending, 2> crossing;
   for (i64 p = 0; p <= pieces; ++p) {

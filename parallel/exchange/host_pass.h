@@ -17,10 +17,10 @@ class HostPass {
 
   i64 buffer_bytes() const { return buffer_bytes_; }
 
-  /// Holds the functions that run() calls for each of `pieces`, in this order: `fill` puts a copy into the buffer on the
-  /// queue, `cross` starts the exchange with other ranks, and `empty` puts a copy out of the buffer on the queue. `fill` and
-  /// `empty` may be null. When run() returns, copies of `empty` may still be in progress, but later work on the queue comes
-  /// after them. If an exchange fails, run() rethrows its error once no other exchange is in progress.
+  /// The functions that run() calls for each piece, in this order: `fill` queues a copy into the buffer, `cross` starts the exchange with
+  /// other ranks, and `empty` queues a copy out of the buffer. `fill` and
+  /// `empty` may be null. When run() returns, copies of `empty` may still be in progress, but later work on the queue comes after them.
+  /// If an exchange fails, run() rethrows its error once no other exchange is in progress.
   struct Work {
     std::function<void(i64 piece, std::byte* buffer)> fill;
     std::function<Event(i64 piece, std::byte* buffer)> cross;

@@ -26,7 +26,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kLongestEnd_s = 5;
 constexpr int kSpins = 2000;
-constexpr int kMostBlocks = 16;  // more thread blocks gain little over NVLink, and nothing over PCIe or a network
+// the most thread blocks for one communicator; more gain little over NVLink, and nothing over PCIe or a network
+constexpr int kMostBlocks = 16;
 
 ErrorCode code_of(ncclResult_t result) {
   switch (result) {
@@ -35,7 +36,7 @@ ErrorCode code_of(ncclResult_t result) {
     case ncclInvalidArgument:
       return ErrorCode::bug;
     default:
-      return ErrorCode::io;  // invalid usage counts too, such as two ranks on one GPU or different versions of NCCL
+      return ErrorCode::io;  // errors of usage also give ErrorCode::io: they mean two ranks on one GPU, or different versions of NCCL
   }
 }
 
@@ -102,13 +103,13 @@ void NcclCommunicator::end() noexcept {
       rest(turn++);
     if (done) static_cast<void>(nccl().destroy(std::exchange(comm_, nullptr)));
     give_up("the other ranks did not finalize their communicator in time");
-  } catch (...) {  // the communicator is not needed any more, so errors are not reported
+  } catch (...) {  // errors are not reported, because the communicator is not needed any more
     give_up(text_of(std::current_exception()));
   }
 }
 
-// Uses two threads. One calls ncclCommAbort, which may never return, so that thread
-// is not joined. The other thread watches whether the call returns.
+// Starts two threads. One calls ncclCommAbort, which may never return, so this thread is never joined. The other watches whether the call
+// returns.
 void NcclCommunicator::give_up(const std::string& why) noexcept {
   const std::lock_guard lock(calling_);
   ncclComm_t comm = std::exchange(comm_, nullptr);
@@ -132,7 +133,7 @@ void NcclCommunicator::give_up(const std::string& why) noexcept {
                       "reason for the abort: {}",
                       place.members, format_duration(place.abort_s), to_string(place.gpu), why));
     });
-  } catch (...) {  // no thread could be started, so the abort runs here unless the first thread has begun it
+  } catch (...) {  // no thread could be started, so the abort is made on this thread, unless the first thread has begun it
     if (!left) let_go();
   }
 }
@@ -195,7 +196,7 @@ template <class Done>
 void NcclCommunicator::poll(const std::string& what, const Event& others, Done&& done) const {
   const auto since = Clock::now();
   for (int turn = 0;; ++turn) {
-    if (others.ready()) others.wait();  // others come first: driver calls in done() may have to wait for work that never ends
+    if (others.ready()) others.wait();  // the other ranks are checked first: driver calls in done() may wait for work that never ends
     if (done()) return;
     if (const double waited_s = seconds_since(since); waited_s > place_.timeout_s) {
       throw Error(ErrorCode::peer, fmt::format("[nccl] {} of {}: rank {} waited {} for ranks {}, but not all of these ranks arrived", what,

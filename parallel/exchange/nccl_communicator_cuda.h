@@ -19,13 +19,13 @@ namespace spillway::parallel {
 /// Returns an id for a communicator that is about to be made. One member calls this and gives the id to the others. Throws Error(io).
 ncclUniqueId make_nccl_id();
 
-/// This many communicators may have an exchange in progress on one GPU at the same time.
+/// The number of communicators that may have an exchange in progress on one GPU at the same time.
 constexpr int kNcclAtOnce = static_cast<int>(kExchangeLanes.size());
 
 /// A function of this type is called, with the reason, if NCCL cannot release a GPU. It
 /// should end the process, because anything that waits for this GPU waits forever.
 using NcclStuck = std::function<void(const std::string& why)>;
-/// ncclCommAbort may take at most this many seconds.
+/// The largest number of seconds that ncclCommAbort may take.
 constexpr double kNcclAbort_s = 15;
 
 class NcclCommunicator {
@@ -34,9 +34,9 @@ class NcclCommunicator {
     int rank = 0, ranks = 1;
     Device gpu;
     double timeout_s = 60;
-    std::string members;  // how errors name the members, such as "data-parallel ranks"
+    std::string members;  // the name of the members for error messages, such as "data-parallel ranks"
     double abort_s = kNcclAbort_s;
-    NcclStuck stuck;  // may be empty; a GPU that NCCL does not release is then left as it is
+    NcclStuck stuck;  // called if NCCL does not release the GPU; if it is empty, the GPU is left as it is
   };
   /// Connects to all members; throws Error(peer) if that takes longer than the time-out. `id` must be used by these members only. Selects
   /// the GPU for the calling thread. `others`, here and in the functions below, is an event about the other members: it becomes ready when
@@ -83,8 +83,8 @@ class NcclCommunicator {
   void poll(const std::string& what, const Event& others, Done&& done) const;
 
   const Place place_;
-  mutable std::mutex calling_;  // guards NCCL calls for this communicator
-  ncclComm_t comm_ = nullptr;   // null once the communicator is given up
+  mutable std::mutex calling_;  // guards the calls of NCCL for this communicator
+  ncclComm_t comm_ = nullptr;   // NCCL's communicator; null once this object has given it up
   std::thread aborting_;
 };
 

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-// Calls `each` for every member of Nccl, with the member's name and the name of the NCCL function that the member points to.
+// Calls `each` for every member of Nccl, with the member's name and the name of the NCCL function to which it points.
 #define SPILLWAY_NCCL(each)                 \
   each(version, ncclGetVersion);            \
   each(unique_id, ncclGetUniqueId);         \
@@ -44,7 +44,7 @@ Nccl open() {
 #undef SPILLWAY_TAKE
   return linked;
 #else
-  // The second name, in the CUDA toolkit's folder, is for machines where the loader does not search that folder.
+  // The second name, in the CUDA toolkit's folder, serves machines where the loader does not search that folder.
   return open_nccl({"libnccl.so.2", "/usr/local/cuda/lib64/libnccl.so.2"});
 #endif
 }
@@ -66,7 +66,7 @@ Nccl open_nccl(const std::vector<std::string>& names) {
 }
 
 const Nccl& nccl() {
-  static const Nccl& one = *new Nccl(open());  // NCCL is never closed, because its threads may still run when the process ends
+  static const Nccl& one = *new Nccl(open());  // the library is never closed, because its threads may still run when the process ends
   return one;
 }
 

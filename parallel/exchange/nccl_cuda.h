@@ -31,8 +31,8 @@ struct Nccl {
   decltype(&ncclGroupEnd) group_end = nullptr;
 };
 
-/// Returns the NCCL functions. The library is loaded once and never closed. If it is missing, throws Error(usage), which says in one line
-/// what to install, and the next call tries again.
+/// Returns the NCCL functions. The library is loaded once and never closed. If the library is missing, throws Error(usage), which says in
+/// one line what to install; the next call tries again.
 const Nccl& nccl();
 /// Loads the first of these libraries that can be opened. Throws Error(usage) like nccl().
 Nccl open_nccl(const std::vector<std::string>& names);

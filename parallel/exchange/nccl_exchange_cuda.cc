@@ -21,10 +21,11 @@
 namespace spillway::parallel {
 namespace {
 
-// Lists the tags of messages with which two pipeline ranks coordinate a channel. Messages with one of the first two tags have no bytes.
+// The tags of messages with which two pipeline ranks coordinate their exchanges over NCCL. Messages with one of the first two tags have
+// no bytes.
 enum Tag : int { kSenderDone = 64, kReceiverDone, kId };
 
-// Names one direction of messages between two pipeline ranks: from one rank to another.
+// One direction of messages between two pipeline ranks: from one rank to another.
 struct Direction {
   int from, to;
   auto operator<=>(const Direction&) const = default;
@@ -148,7 +149,7 @@ class NcclExchange final : public RankExchange {
  private:
   static constexpr const char* kUnwinding = "this rank ends before the other ranks";
 
-  // Holds the pipeline ranks' Communicator, through which all channels coordinate themselves.
+  // The communicator between the pipeline ranks' CPUs, over which all channels coordinate themselves.
   struct Meetings {
     explicit Meetings(std::unique_ptr<Communicator> group) : ranks(std::move(group)), end(ranks.get()) {}
 
@@ -200,8 +201,8 @@ class NcclExchange final : public RankExchange {
     return {rank, ranks, Device::cuda(options.gpu), options.timeout_s, members, options.abort_s, options.stuck};
   }
 
-  // Returns true if all ranks reach this call, so that all of them end in an orderly way. A rank that ends because of
-  // an error does not make this call. So it neither waits for the other ranks nor makes them wait.
+  // Returns true if all ranks call this function, so that all of them end in an orderly way. A rank that ends because of an error does
+  // not make this call. So it neither waits for the other ranks nor makes them wait.
   static bool all_come(Communicator& ranks) noexcept {
     try {
       ranks.barrier().wait();
@@ -211,8 +212,8 @@ class NcclExchange final : public RankExchange {
     }
   }
 
-  // Data-parallel ranks tell a neighbour with messages of this tag that an exchange is done. A collective
-  // completes only after every rank has started it, so hearing from one neighbour is enough.
+  // The tag of messages by which data-parallel ranks tell a neighbour that an exchange is done. A collective completes only after every
+  // rank has started it, so hearing from one neighbour is enough.
   static constexpr int kDone = 0;
 
   void meet_data_ranks(const Plan& plan, const NcclOptions& options) {
@@ -261,7 +262,7 @@ class NcclExchange final : public RankExchange {
     }
   }
 
-  // Receives the next tiles of this rank's part from every other rank, each into a place of its own in the buffer, and sums them.
+  // Receives the next tiles of this rank's part from every other rank, each into a different place in the buffer, and sums them.
   void sum_parts(const GpuQueue& queue, std::byte* all, DType dtype, const Dealt& dealt) {
     const Stream kernels{.device = gpu_, .memory = &MemoryPool::heap(), .queue = queue.handle()};
     const StreamScope scope(kernels);

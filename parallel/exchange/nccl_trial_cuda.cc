@@ -16,7 +16,7 @@
 namespace spillway::parallel {
 namespace {
 
-constexpr i64 kEachBytes = 256 * kKiB;  // about the size of messages in a run
+constexpr i64 kEachBytes = 256 * kKiB;  // the bytes of one message in the trial: about the size of messages in a run
 
 std::byte byte_of(i64 rank, i64 i) { return static_cast<std::byte>((rank * 31 + i * 7) % 251 + 1); }
 

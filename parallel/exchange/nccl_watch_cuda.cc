@@ -17,7 +17,7 @@ namespace {
 
 using WatchClock = std::chrono::steady_clock;
 
-// The watch pauses this long between two checks of the exchanges. settle() does not wait for the pause: the next check is made at once.
+// The pause between two checks of the exchanges. When settle() is called, the next check is made at once.
 constexpr auto kBetweenLooks = std::chrono::microseconds(500);
 
 bool has_happened(const GpuEvent& event) {
@@ -56,7 +56,7 @@ void NcclWatch::queue(size_t line, const GpuQueue& queue, const std::string& wha
     exchange->begin.record(queue);
     work();
     exchange->end.record(queue);
-  } catch (...) {  // catches errors outside NCCL too: otherwise work on a queue would wait for other ranks forever
+  } catch (...) {  // also catches errors outside NCCL, because otherwise work on a queue would wait for other ranks forever
     fail(std::current_exception());
     throw;
   }

@@ -21,14 +21,14 @@ class NcclWatch {
   /// Describes one communicator and its exchanges, which follow each other on one queue.
   struct Line {
     NcclCommunicator* nccl = nullptr;
-    double timeout_s = 60;  // limit for the rest of an exchange, once the rank that `need` asks has done its part
-    /// `need` is called once this GPU has reached an exchange. The returned event is set when a rank whose
-    /// part is needed says that it has done that part, and fails if that rank cannot go on.
+    double timeout_s = 60;  // limit in seconds for the rest of an exchange, counted from the moment at which the event of `need` is set
+    /// Called once this GPU has reached an exchange. The returned event is set when a rank whose part is needed says that it has done
+    /// that part; it fails if that rank cannot go on.
     std::function<Event()> need;
     std::function<void()> done;  // tells another rank that this rank has done its part
   };
-  /// `failed` is called at most once, before any queue that waits is released. From
-  /// then on, what exchanges produce is invalid and must not be used.
+  /// Starts the supervision. `failed` is called at most once, before any waiting queue is released. From then on, the results of
+  /// exchanges are invalid and must not be used.
   NcclWatch(Device gpu, std::function<void(const std::string& why)> failed);
   ~NcclWatch();
   NcclWatch(const NcclWatch&) = delete;
@@ -36,8 +36,8 @@ class NcclWatch {
 
   /// Adds a line (a communicator and its exchanges) and returns its index. All lines must be added before the first exchange.
   size_t add(Line line);
-  /// Calls `work`, which puts an exchange of this line on the queue. Rethrows an error of `work`, or the error of an earlier failure. In
-  /// both cases all exchanges have been given up.
+  /// Calls `work`, which puts an exchange of the line (a communicator and its exchanges) on the queue. If `work` throws, or an exchange
+  /// failed before, gives up all exchanges and rethrows the error.
   void queue(size_t line, const GpuQueue& queue, const std::string& what, const std::function<void()>& work);
   /// Called when the queues are empty. Waits until the other ranks have been told about all exchanges. Rethrows an earlier failure.
   void settle();
@@ -70,7 +70,7 @@ class NcclWatch {
   const Device gpu_;
   const std::function<void(const std::string&)> failed_;
   std::deque<Watched> lines_;
-  std::mutex mutex_;  // guards all members below, and the queued exchanges
+  std::mutex mutex_;  // guards all members declared below, and the queued exchanges
   std::condition_variable changed_;
   std::vector<std::unique_ptr<Exchange>> spare_;
   std::exception_ptr error_;

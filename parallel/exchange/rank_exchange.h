@@ -1,5 +1,5 @@
 // Exchanges data on a rank's device with other ranks. With a CPU the data is in host memory (cpu_exchange.h). With a GPU the data either
-// passes through host memory (host_exchange.h) or goes from GPU to GPU (nccl_exchange.h). All three give the same bits.
+// passes through host memory (host_exchange.h) or goes from GPU to GPU (nccl_exchange.h). The results of all three are bitwise equal.
 //
 // Each call is a collective of the ranks that it concerns; each of them makes it on the same lane (one lane runs one kind of instruction
 // in order). On a GPU the work is put on that lane's queue, and an exchange from GPU to GPU waits there for the other ranks. On a CPU a
@@ -23,7 +23,8 @@ struct Dealt {
 
   int ranks() const { return static_cast<int>(tiles.size()) - 1; }
   TileRange of(int rank) const { return {tiles[static_cast<size_t>(rank)], tiles[static_cast<size_t>(rank) + 1]}; }
-  /// Returns the begin of each rank's part, followed by the end of the last one, if a tile takes `each` bytes or elements.
+  /// Returns the offset of each rank's part in the whole data, followed by the end of the last part. A tile takes `each` bytes or
+  /// elements.
   Parts parts(i64 each) const {
     Parts begins;
     for (const i64 tile : tiles) begins.push_back(each * tile);
@@ -35,19 +36,18 @@ struct Dealt {
 /// Each piece has the next few tiles of every rank's part, one rank's tiles after the other's.
 class DealtPieces {
  public:
-  /// The buffer must have room for at least one tile of each rank.
+  /// Cuts `dealt` into pieces for a buffer of `buffer_bytes`, which must have room for at least one tile of each rank.
   DealtPieces(const Dealt& dealt, i64 buffer_bytes) : dealt_(dealt), step_(buffer_bytes / dealt.tile_bytes / dealt.ranks()) {}
 
   i64 count() const { return ceil_div(dealt_.of(0).count(), step_); }
-  /// Returns the largest number of tiles that a piece has of one rank's part.
+  /// Returns the largest number of tiles that a piece holds of one rank's part.
   i64 step() const { return step_; }
   TileRange of_rank(int rank, i64 piece) const {
     const TileRange part = dealt_.of(rank);
     const i64 begin = std::min(part.end, part.begin + piece * step_);
     return {begin, std::min(part.end, begin + step_)};
   }
-  /// Returns where the tiles of each rank begin in the buffer, followed by the end of the last ones, if a tile takes `each` bytes or
-  /// elements.
+  /// Returns the offset in the buffer of each rank's tiles, followed by the end of the last ones. A tile takes `each` bytes or elements.
   Parts parts(i64 piece, i64 each) const {
     Parts begins{0};
     for (int r = 0; r < dealt_.ranks(); ++r) begins.push_back(begins.back() + each * of_rank(r, piece).count());
@@ -64,8 +64,8 @@ class RankExchange {
  public:
   virtual ~RankExchange() = default;
 
-  /// All-gathers the parts of the data-parallel ranks. `mine` is this rank's part and may already lie at its place in `all`. Both may be in
-  /// host memory.
+  /// All-gathers the parts of the data-parallel ranks. `mine` is this rank's part and may already lie at its place in `all`. `mine` and
+  /// `all` may be in host memory.
   virtual void gather(const GpuQueue* queue, std::span<const std::byte> mine, std::byte* all, const Dealt& dealt) = 0;
   /// Reduce-scatter in place: replaces this rank's part of `all` by the sum of that part over the data-parallel ranks (ordered_sum.h). The
   /// rest of `all` may change. The data is f32 or f64 and lies on the device.

@@ -1,14 +1,14 @@
 // A Layout states which parameters are stored together, and at which offset each lies.
 //
 // A block's parameters form one group with one flat layout (name -> offset). Parameters start at multiples of 64 elements, and the gaps
-// between them hold zeros. A parameter that two blocks share (a tied head) is a group of its own, owned by the first block that uses it.
-// Groups are cut at tile boundaries into buckets of bounded size, which are the unit of an optimizer Step. The buckets of a group are
+// between them hold zeros. A parameter that two blocks share (a tied head) forms a separate group, owned by the first block that uses it.
+// Groups are cut at tile boundaries into buckets of bounded size, which are the unit of an optimizer update. The buckets of a group are
 // contiguous in memory whenever the group is resident, so a matrix that is cut over several buckets is still one matrix.
 //
 // Some parameters of a block form a separate group: frozen parameters, which have weights only and no buckets; running statistics, whose
-// own rule keeps at most a master copy; matrices, if the optimizer rule steps matrices as a whole (Muon); parameters of two or more
-// dimensions, if the rule steps every parameter as a whole (Adafactor), because their state is smaller. Each parameter that is stepped as a
-// whole starts at a tile boundary and is one bucket.
+// optimizer state is at most a master copy; matrices, if the optimizer rule updates matrices as a whole (Muon); parameters of two or more
+// dimensions, if the rule updates every parameter as a whole (Adafactor), because their state is smaller. Each parameter that is updated as
+// a whole starts at a tile boundary and is one bucket.
 //
 // A layout is immutable and depends on the model and the optimizer rule only. Each pipeline rank has its own layout, in which blocks and
 // groups have the same numbers as in the whole model. In it, blocks of other ranks use no groups, and groups that none of this rank's
@@ -23,25 +23,26 @@
 
 namespace spillway::parallel {
 
-/// A tile has this many elements. The tile is the unit of I/O and of partial norms, and shards begin and end at tile boundaries.
+/// The number of elements in a tile. The tile is the unit of I/O and of partial norms, and shards begin and end at tile boundaries.
 constexpr i64 kTileElems = optim::kTileElems;
-/// A bucket has at most this many elements: 64 MiB of fp32.
+/// The largest number of elements in a bucket: 64 MiB of fp32.
 constexpr i64 kMaxBucketElems = 1024 * kTileElems;
-/// Every parameter starts at a multiple of this many elements (256 bytes of fp32).
+/// Every parameter of a group starts at a multiple of this number of elements (256 bytes of fp32).
 constexpr i64 kSegmentAlignElems = 64;
 
 /// Describes one parameter inside its group.
 struct Segment {
   u32 parameter = 0;
-  i64 begin = 0, elems = 0;  // where the parameter lies in the group's flat layout, in elements; for quantized parameters, in stored words
-  bool decay = false;        // weight decay applies to this parameter
-  // Says how the parameter is seen as matrices. Set only for parameters of two or more dimensions that are stepped as a whole.
+  i64 begin = 0, elems = 0;  // range of the parameter in the group's flat layout, in elements; for quantized parameters, in stored words
+  bool decay = false;        // whether weight decay applies to this parameter
+  // How the optimizer sees the parameter as matrices. Set only for parameters of two or more dimensions that the optimizer updates as a
+  // whole.
   optim::Matrices matrices = {};
 };
 
 struct Bucket {
   u16 id = 0, group = 0;
-  i64 begin = 0;  // first element within the group, a multiple of kTileElems
+  i64 begin = 0;  // first element of the bucket within the group, a multiple of kTileElems
   i64 tiles = 0;
   i64 elems() const { return tiles * kTileElems; }
 };
@@ -50,20 +51,20 @@ struct Group {
   u16 id = 0, owner_block = 0;
   std::vector<Segment> segments;  // parameters in ascending order of their offsets
   std::vector<u16> buckets;
-  i64 elems = 0;          // size with padding, a multiple of the tile size
-  std::vector<u16> uses;  // the blocks that use the group, in order; use number u is the use by block uses[u]
+  i64 elems = 0;          // number of elements of the group with padding, a multiple of the tile size
+  std::vector<u16> uses;  // the blocks that use the group, in ascending order
   bool frozen = false;
   bool statistics = false;
-  bool by_parameter = false;  // each parameter of the group is stepped as a whole
+  bool by_parameter = false;  // whether the optimizer updates each parameter of the group as a whole
   i64 factors = 0;            // under Adafactor: number of row and column factors for which each tile of the group's state must have room
-  /// Returns the parameter that this bucket of the group holds. Valid only for groups that are stepped parameter by parameter.
+  /// Returns the parameter that this bucket of the group holds. Valid only for groups that the optimizer updates parameter by parameter.
   const Segment& segment_of(const Bucket& bucket) const;
   bool tied() const { return uses.size() > 1; }
   /// Returns false if only other pipeline ranks hold the group. The group is then empty in this rank's layout.
   bool held() const { return elems > 0; }
 };
 
-/// Names one use of a group by a block.
+/// A parameter group that a block uses: the group's id, and the block's number among the blocks that use the group.
 struct GroupUse {
   u16 group = 0;
   u8 use = 0;
@@ -73,17 +74,18 @@ struct Layout {
   std::vector<Bucket> buckets;
   std::vector<Group> groups;
   std::vector<std::vector<GroupUse>> blocks;              // the groups that each block uses
-  std::vector<bool> backward_reads_weights;               // for each block: its backward pass reads the weights, as its module says
-  std::vector<bool> weight_gradients_read_weights;        // for each block: its BackwardWeight instruction reads the weights
+  std::vector<bool> backward_reads_weights;               // for each block, whether its backward pass reads the weights
+  std::vector<bool> weight_gradients_read_weights;        // for each block, whether computing the weight gradients reads the weights
   std::vector<std::pair<u16, size_t>> parameter_segment;  // for each parameter: its group, and the index of its segment there
-  u16 first_trained_block = 0;                            // blocks before this one have no backward pass
+  u16 first_trained_block = 0;                            // the first block with trained parameters; blocks before it have no backward pass
   u16 rank = 0;                                           // the pipeline rank to which this layout belongs
   std::vector<u16> rank_of;                               // pipeline rank of each block
-  std::vector<i64> model_tiles;                           // tiles of each group in the whole model, also if this rank does not hold it
+  // number of tiles of each group in the whole model, also of groups that this rank does not hold
+  std::vector<i64> model_tiles;
 
   bool here(u16 block) const { return rank_of[block] == rank; }
   bool has_last_block() const { return rank_of.back() == rank; }
-  /// Returns true if this rank steps and saves the group. A tied weight is owned by the rank of the first block that uses it; other ranks
+  /// Returns true if this rank updates and saves the group. A tied weight is owned by the rank of the first block that uses it; other ranks
   /// hold a copy of its values only.
   bool owns(const Group& group) const { return here(group.owner_block); }
   /// Returns true if the block's output goes to another pipeline rank.
@@ -96,12 +98,13 @@ struct Layout {
 };
 
 struct LayoutOptions {
-  bool decay_all = false;  // apply weight decay to one-dimensional parameters too
+  bool decay_all = false;  // whether weight decay applies to one-dimensional parameters too
   optim::Rule rule = optim::Rule::adamw;
   i64 max_bucket_elems = kMaxBucketElems;
 };
 
-/// Returns the layout of a whole model. Throws Error(bug) if a block uses a parameter under a wrong use number.
+/// Returns the layout of a whole model. Throws Error(bug) if a block names a shared parameter under a wrong use number (the position of the
+/// block among those that use the parameter).
 Layout make_layout(const nn::Sequential& model, const LayoutOptions& options = {});
 
 /// Returns the part of a whole model's layout that pipeline rank `rank` holds. Block b lies on pipeline rank rank_of[b].

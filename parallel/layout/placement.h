@@ -1,5 +1,6 @@
 // A Placement states which tier (GPU, host memory, nvme) stores each group's weights, gradients and optimizer state, and what happens to
-// each block's activations between forward and backward. This file also defines the other settings that shape a Program. Plain values.
+// each block's activations between forward and backward. This file also defines the other settings from which a rank's list of
+// instructions (Program) is generated. Plain values.
 #pragma once
 #include <vector>
 
@@ -28,8 +29,8 @@ struct Placement {
   bool keeps_logits = false;
   Tier cache = Tier::device;  // tier of the key/value cache when text is generated with one: device or host
 
-  /// Returns true if everything that an optimizer Step of the group reads and writes lies on the device.
-  /// `given` says that the Step receives the gradient in a slot; slots lie on the device.
+  /// Returns true if everything that an optimizer update of the group reads and writes lies on the device.
+  /// `given` says that the update receives the gradient in planned device memory (a slot), not in the gradient's tier.
   bool steps_on_device(u16 group, bool given) const {
     return parameters[group] == Tier::device && optimizer[group] == Tier::device && (given || gradients[group] == Tier::device);
   }
@@ -44,34 +45,36 @@ struct Placement {
   }
 };
 
-/// Says when the optimizer's Steps run. none: after the backward. backward: inside the backward, before the gradient
-/// norm is known, so they write speculatively into the next generation. forward: in the next step's forward, each
-/// block's Steps just before the block. If `backward` finds afterwards that the norm must be clipped, it discards the
-/// speculative results, and all Steps of that update run in the next step's forward.
+/// When the optimizer's updates (Steps) run. none: after the backward. backward: inside the backward, before the gradient norm is known, so
+/// they write speculatively into the next generation (copy of weights and state). forward: in the next step's forward, each block's Steps
+/// just before the block. If `backward` finds afterwards that the norm must be clipped, it discards the speculative results, and all Steps
+/// of that update run in the next step's forward.
 enum class OptimizerOverlap : u8 { none, backward, forward };
 
-/// This value of Scheduling::deferred_sixteenths defers every optimizer Step to the next forward.
+/// The value of Scheduling::deferred_sixteenths that defers every optimizer update (Step) to the next forward.
 constexpr int kAllSixteenths = 16;
 
 struct Scheduling {
-  i64 micro_batches = 1;      // micro-batches per step (K)
-  int prefetch = 1;           // number of runs for which data is fetched ahead; a run is consecutive micro-batches on one block
+  i64 micro_batches = 1;      // number of micro-batches in a step (K)
+  int prefetch = 1;           // number of runs ahead for which data is prefetched; a run is consecutive micro-batches on one block
   optim::StateFormat format;  // dtypes of weights, gradients and state
-  /// If true, gradients are rounded to bf16 once, after they are summed over micro-batches and uses and before the norm.
+  /// If true, gradients are rounded to bf16 once: after they are summed over micro-batches and over the blocks that share the weight, and
+  /// before the norm.
   bool round_gradients = false;
-  bool reduce_each = false;  // gradients are summed over the ranks after every micro-batch (ZeRO 2 and 3); if false, once a step
+  bool reduce_each = false;  // true: gradients are summed over the ranks after every micro-batch (ZeRO 2 and 3); false: once a step
   OptimizerOverlap overlap = OptimizerOverlap::none;
-  /// With overlap backward, this many sixteenths of the stepped elements have their optimizer Steps deferred to the next forward
-  /// (GroupResidency::deferred). That helps if the drive has more to do than fits into the time of the backward. 0 defers none.
+  /// The number of sixteenths of the elements whose optimizer updates are deferred to the next forward, with overlap backward. Deferring
+  /// helps if the drive has more to do than fits into the time of the backward.
   int deferred_sixteenths = 0;
   Order order = Order::micro_batch;
   Sharding sharding;
   Pipeline pipeline;
-  bool copy_engines = false;  // the device copies to and from host memory while it computes, as a GPU with copy engines does
-  /// The gradients of this many blocks stay on the device until their optimizer Steps. make_plan raises the number if that takes no more
-  /// memory.
+  bool copy_engines = false;  // whether the device copies to and from host memory while it computes, as a GPU with copy engines does
+  /// The number of blocks whose gradients stay on the device until their optimizer updates. make_plan raises the number if a higher one
+  /// takes no more memory.
   u16 staying_blocks = 1;
-  std::vector<i64> spilled_bytes;  // by block: bytes in whole pages that one micro-batch stores outside the device (filled in by make_plan)
+  // for each block: bytes, in whole pages, that one micro-batch stores outside the device (filled in by make_plan)
+  std::vector<i64> spilled_bytes;
   /// Holds for each block the bytes of its output for one micro-batch, if another pipeline rank reads the output (filled in by make_plan).
   std::vector<i64> output_bytes;
 
@@ -90,7 +93,7 @@ struct Scheduling {
   }
   /// Returns true if the group's gradients are rounded to bf16. Updates of running statistics are not gradients and are never rounded.
   bool rounds(const Group& group) const { return round_gradients && !group.statistics; }
-  /// Returns true if some optimizer Steps are deferred to the next forward even when the norm is not clipped.
+  /// Returns true if some optimizer updates are deferred to the next forward even when the norm is not clipped.
   bool defers() const { return overlap == OptimizerOverlap::forward || (overlap == OptimizerOverlap::backward && deferred_sixteenths > 0); }
   /// Returns true if gradients are copied to or from their tier once a step, not once a micro-batch.
   bool gradients_travel_once() const { return live_micro_batches() == micro_batches && !sums_each(); }

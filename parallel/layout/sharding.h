@@ -1,8 +1,8 @@
-// States how a group's tiles are sharded over the data-parallel ranks, after ZeRO (Rajbhandari et al., "ZeRO: Memory
-// Optimizations Toward Training Trillion Parameter Models", 2020). Stage 0 shards nothing, stage 1 the optimizer state,
-// stage 2 also the gradients, stage 3 also the weights. A shard is a contiguous range of whole tiles. The shards of a group
-// differ by at most one tile, and the first ranks hold the larger shards. A group that is stepped parameter by parameter is
-// sharded at parameter boundaries instead, so some shards may be empty. A plain value.
+// States how a group's tiles are sharded over the data-parallel ranks, after ZeRO (Rajbhandari et al., "ZeRO: Memory Optimizations Toward
+// Training Trillion Parameter Models", 2020). Stage 0 shards nothing, stage 1 the optimizer state, stage 2 also the gradients, stage 3 also
+// the weights. A shard is a contiguous range of whole tiles (pieces of 16,384 elements). The shards of a group differ by at most one tile,
+// and the first ranks hold the larger shards. A group whose parameters are each updated as a whole (Adafactor, Muon) is sharded at
+// parameter boundaries instead, so some shards may be empty. A plain value.
 #pragma once
 #include <algorithm>
 #include <cstdlib>
@@ -28,8 +28,8 @@ inline TileRange intersection(TileRange a, TileRange b) {
   return {begin, std::max(begin, std::min(a.end, b.end))};
 }
 
-/// Returns the tile at which the group's nearest parameter boundary to `tile` lies. A
-/// boundary is the begin of a parameter, or the end of the last parameter.
+/// Returns the tile at which the parameter boundary nearest to `tile` lies. A parameter boundary is the begin of a parameter of the
+/// group, or the end of the last parameter.
 inline i64 nearest_cut(const Group& group, i64 tile) {
   i64 nearest = whole(group).end;
   for (const Segment& s : group.segments) {
@@ -50,14 +50,15 @@ struct Sharding {
     const i64 begin = each * r + std::min<i64>(r, rest);
     return {begin, begin + each + (r < rest)};
   }
-  /// Returns rank r's shard of a group. A group that is stepped by parameter is cut at the parameter boundaries nearest to the even split.
+  /// Returns rank r's shard of a group. A group whose parameters are each updated as a whole is cut at the parameter boundaries nearest
+  /// to the even split.
   TileRange part(const Group& group, int r) const {
     const i64 tiles = whole(group).count();
     if (!group.by_parameter) return part(tiles, r);
     return {nearest_cut(group, part(tiles, r).begin), nearest_cut(group, part(tiles, r).end)};
   }
-  /// Returns the begin of each rank's shard, followed by the end of the last one. `each` is the bytes or elements that one tile takes, and
-  /// the results are in the same unit.
+  /// Returns the offset of each rank's shard of the group, followed by the end of the last one, in the unit of `each`: the bytes or
+  /// elements that one tile takes.
   std::vector<i64> parts(const Group& group, i64 each) const {
     std::vector<i64> begins;
     for (int r = 0; r < ranks; ++r) begins.push_back(each * part(group, r).begin);
@@ -65,7 +66,7 @@ struct Sharding {
     return begins;
   }
   TileRange own(const Group& group) const { return part(group, rank); }
-  /// Returns the tiles that this rank steps and whose optimizer state it holds.
+  /// Returns the tiles that this rank updates and whose optimizer state it holds.
   TileRange stepped(const Group& group) const { return splits_state() ? own(group) : whole(group); }
   bool operator==(const Sharding&) const = default;
 };

@@ -23,12 +23,12 @@ namespace spillway::parallel {
 namespace {
 
 constexpr i64 kPage = 4096;
-constexpr i64 kChunkTiles = 16;  // 1 MiB of fp32 weights
+constexpr i64 kChunkTiles = 16;  // tiles in a buffer of the staging ring: 1 MiB of fp32 weights
 constexpr u16 kStayingBeforeDeferred = 2;
-constexpr i64 kBounceBytes = 4 * kMiB, kBounces = 8;  // half of the buffers hold enough data to keep several drives busy
+constexpr i64 kBounceBytes = 4 * kMiB, kBounces = 8;  // buffers between GPU and nvme: half of them can keep several drives busy
 constexpr i64 kPassBytes = 4 * kMiB;
-constexpr i64 kExchangeBytes = 32 * kMiB;  // a few MiB per rank: sending them takes long compared with starting an exchange
-constexpr i64 kQueueBuffers = 4;           // one is being filled, two are waiting, one is being written
+constexpr i64 kExchangeBytes = 32 * kMiB;  // exchange buffer: some MiB per rank, which take longer to send than an exchange takes to start
+constexpr i64 kQueueBuffers = 4;           // checkpoint queue: one buffer is being filled, two are waiting, one is being written
 
 // Extends a request by the outputs of all blocks. resolved() narrows the request's layout to one pipeline rank.
 struct Request : PlanRequest {
@@ -69,11 +69,11 @@ WorkBytes dry_runs_with_cache(const Request& r, const List& list) {
   return {round_up(most.activations, kPage), most.cache};
 }
 
-// A model of tokens that generates text processes one row at a time.
+// A model of tokens that generates text processes one sequence at a time.
 i64 rows_of(const Request& r, nn::Mode mode) { return mode == nn::Mode::generate && r.model->reads_tokens() ? 1 : r.micro_batch_size; }
 i64 micro_batches_of(const Request& r, nn::Mode mode) { return mode == nn::Mode::train ? r.scheduling.micro_batches : 1; }
 
-// Returns a key that contains everything on which the peak memory of a dry run depends. Slot offsets have no influence and are left out.
+// Returns a key that contains everything on which the peak memory of a dry run depends. Offsets in memory have no influence.
 std::string what_is_computed(const Request& r, const List& list, nn::Mode mode) {
   std::string all;
   const auto add = [&](auto... values) { (all.append(reinterpret_cast<const char*>(&values), sizeof values), ...); };
@@ -164,7 +164,8 @@ void size_chunks(Plan& plan) {
   plan.chunk_tiles = std::min(kChunkTiles, tiles);
 }
 
-// Sizes the memory for an optimizer Step of a parameter that is stepped as a whole. Such Steps run one at a time: the largest decides.
+// Sizes the memory for the optimizer update of a parameter that is updated as a whole. Such updates run one at a time, so the largest
+// parameter decides.
 void size_whole(Plan& plan) {
   const DType dtype = wide_dtype(plan.scheduling.format.weight);
   const bool matrices = is_of_matrices(plan.scheduling.format.rule);
@@ -192,7 +193,7 @@ void size_queue(Plan& plan) {
   add_row(plan, "checkpoint queue", {0, plan.queue_buffers * plan.queue_buffer_bytes, 0});
 }
 
-// Returns how many bytes of one tile of the group pass through the staging ring in an optimizer Step or a scan.
+// Returns how many bytes of one tile of the group pass through the staging ring in an optimizer update or a scan.
 i64 staged_tile_bytes(const Plan& plan, const Group& g) {
   if (!g.held()) return 0;
   const optim::StateFormat& format = plan.scheduling.format;
@@ -207,7 +208,7 @@ void size_staging(Plan& plan, const PlanRequest& r) {
   if (!plan.uses(Tier::nvme) && !plan.on_gpu()) return;
   i64 tile_bytes = 0;
   for (const Group& g : plan.layout.groups) tile_bytes = std::max(tile_bytes, staged_tile_bytes(plan, g));
-  if (tile_bytes == 0) return;  // only activations lie on nvme, and they are not staged
+  if (tile_bytes == 0) return;  // nothing is staged: only activations lie on nvme
   plan.staging_buffers = r.staging_buffers;
   plan.staging_buffer_bytes = plan.chunk_tiles * tile_bytes;
   add_row(plan, "staging ring", {0, plan.staging_buffers * plan.staging_buffer_bytes, 0});
@@ -301,9 +302,9 @@ void size_activations(Plan& plan, const Request& r) {
   if (r.cache_positions > 0) plan.input_bytes += round_up(r.micro_batch_size * r.cache_positions * size_of(DType::int32), kPage);
 }
 
-// Chooses how many blocks' gradients stay in their slots until their optimizer Steps: as many as fit into the memory that is
-// needed anyway, whatever the overlap. A slot whose gradient waits for a deferred Step cannot take fetched data yet. So if Steps
-// are deferred, at most two blocks stay; the first fetched weights wait for these two blocks' Steps in any case.
+// Chooses how many blocks' gradients stay in device memory until their optimizer updates: as many as fit into the memory that is needed
+// anyway. Memory whose gradient waits for a deferred update cannot take fetched data yet. So if updates are deferred, the gradients of at
+// most two blocks stay; the first fetched weights have to wait for the updates of these two blocks in any case.
 void choose_staying_blocks(PlanRequest& r) {
   const auto& tiers = r.placement.gradients;
   if (std::find(tiers.begin(), tiers.end(), Tier::nvme) == tiers.end()) return;
@@ -320,7 +321,7 @@ void choose_staying_blocks(PlanRequest& r) {
   const i64 few = r.scheduling.pipeline.table ? all : std::min<i64>(2, all);
   const i64 least_bytes = slab_bytes(1, few);
   i64 most = r.scheduling.defers() ? std::min<i64>(trained, kStayingBeforeDeferred) : trained, blocks = 1;
-  while (blocks < most) {  // slab_bytes() does not decrease as blocks are added
+  while (blocks < most) {  // the binary search is valid because slab_bytes() does not decrease as blocks are added
     const i64 middle = (blocks + most + 1) / 2;
     if (slab_bytes(middle, few) <= least_bytes) {
       blocks = middle;
@@ -332,8 +333,7 @@ void choose_staying_blocks(PlanRequest& r) {
   r.scheduling.staying_blocks = holds ? static_cast<u16>(blocks) : u16{1};
 }
 
-// Makes the Program of a step, or both Programs of an adaptive overlap. Both compute in the same order, so one set of slots and one
-// activation memory serve both.
+// Makes a step's instruction lists, or for an adaptive overlap two sets of them that share the order of micro-batches and the memory plan.
 void make_training(Plan& plan, const PlanRequest& r) {
   plan.train = generate_training(r.layout, r.placement, r.scheduling);
   if (!r.adaptive_overlap) return;
@@ -468,7 +468,8 @@ Plan size_plan(const PlanRequest& request) {
   return plan;
 }
 
-// Checks that both Programs of an adaptive overlap leave waiting Steps' gradients in the same slots, so that either can run these Steps.
+// Checks that both Programs of an adaptive overlap leave the gradients of waiting updates at the same places, so that either can make
+// these updates.
 void check_alike(const Program& speculating, const Program& deferring) {
   const auto gradients_of = [](const List& settle) {
     std::map<u16, Slot> slots;

@@ -1,6 +1,6 @@
-// A Plan is everything that one rank decides before step 1. It consists of the layout, the placement, the Programs
-// and the exact number of bytes that each use takes in each tier. The bytes of activations come from a dry run of the
-// Programs on the meta device. Plain values; a plan depends on nothing but the request.
+// A Plan is everything that one rank decides before step 1. It consists of the layout, the placement, the Programs (lists of instructions)
+// and the exact number of bytes that each kind of data takes in each tier. The bytes of activations come from a dry run of the Programs on
+// the meta device. Plain values; a plan depends on nothing but the request.
 #pragma once
 #include <map>
 #include <memory>
@@ -15,7 +15,8 @@
 
 namespace spillway::parallel {
 
-/// The staging ring has at least this many buffers. Two chunks are read ahead, one is computed, and two computed ones are being written.
+/// The least number of buffers in the staging ring, through which optimizer state streams from and to nvme: two buffers are being read,
+/// one is computed, and two are being written.
 constexpr i64 kLeastStagingBuffers = 5;
 
 /// Holds the peaks of activation memory that dry runs of one model have found. The key describes what
@@ -31,16 +32,16 @@ struct PlanRequest {
   // The key/value cache for generating text has this many positions; 0 means no cache. The number may be above 0 only
   // if the plan does not train. A pass adds at most sequence_length new positions (pass_lengths).
   i64 cache_positions = 0;
-  bool training = true;                            // false: the plan holds weights only
-  Device::Kind device = Device::Kind::cpu;         // the device that computes
+  bool training = true;                            // true: the plan trains; false: it only runs forward, so it holds weights only
+  Device::Kind device = Device::Kind::cpu;         // the kind of device that computes
   nn::Mode without_training = nn::Mode::generate;  // the mode of the forward pass if the plan does not train: generate or evaluate
-  /// If true, the plan has two Programs. While clipping is rare, optimizer Steps run speculatively inside the backward
-  /// (overlap backward). While clipping is frequent, they are deferred to the next forward (overlap forward).
+  /// If true, the plan has two Programs (lists of a step's instructions). While clipping is rare, optimizer updates run speculatively
+  /// inside the backward (overlap backward). While clipping is frequent, they are deferred to the next forward (overlap forward).
   bool adaptive_overlap = false;
-  bool gpu_to_gpu = false;             // data in GPU memory goes directly to other ranks' GPUs, not through host memory
+  bool gpu_to_gpu = false;             // whether data in GPU memory goes directly to other ranks' GPUs, not through host memory
   std::vector<u32> stripe_weights{1};  // relative share of the data that each nvme path receives
   i64 staging_buffers = kLeastStagingBuffers;
-  std::shared_ptr<DryRuns> dry_runs;  // peaks that are already known for this same model; null: no peaks are remembered
+  std::shared_ptr<DryRuns> dry_runs;  // peak memory that dry runs of this model have found before; null: no peaks are remembered
 };
 
 /// Describes one line of the memory table: what the memory is used for, and the bytes that this use takes in each tier.
@@ -53,7 +54,7 @@ struct Plan {
   Layout layout;
   Placement placement;
   Scheduling scheduling;
-  Residency residency;  // computed from the three members above
+  Residency residency;  // where each group's data is stored; computed from the three members above
   bool training = true;
   Device::Kind device = Device::Kind::cpu;
   i64 micro_batch_size = 1, sequence_length = 1, cache_positions = 0;
@@ -65,19 +66,19 @@ struct Plan {
   i64 logits_bytes = 0;
   i64 moving_slab_bytes = 0, spill_slab_bytes = 0, activation_slab_bytes = 0, input_bytes = 0;
   i64 cache_bytes = 0;  // size of the key/value cache
-  i64 tile_sums = 0;    // number of sums of squares: one for each tile of the model
+  i64 tile_sums = 0;    // number of sums of squares for the gradient norm: one for each tile of the model
   i64 norm_bytes = 0;   // if training: host memory for the sums of squares and for the numbers that ranks exchange
   i64 sums_bytes = 0;   // with a GPU: bytes, in GPU memory and again in host memory, for the sums of squares and one loss per micro-batch
   i64 bounce_bytes = 0, bounces = 0;  // with a GPU: size of a buffer between it and nvme, and number of such buffers for each direction
-  bool gpu_to_gpu = false;            // true if requested, and there are a GPU and other ranks
+  bool gpu_to_gpu = false;            // true if direct exchange was requested, the device is a GPU and there are other ranks
   i64 pass_bytes = 0;                 // size of a buffer in host memory between the GPU and other ranks; each thread that exchanges has two
   i64 exchange_bytes = 0;             // size of the one buffer in GPU memory for exchanges, if GPUs exchange data directly
   i64 staging_buffer_bytes = 0, staging_buffers = 0;  // buffers of the staging ring; 0 if nothing is staged
-  i64 whole_bytes = 0;      // host memory for the update direction of the largest parameter that is stepped as a whole
-  i64 whole_gpu_bytes = 0;  // GPU memory for the matrix products that update the largest parameter, if the rule steps matrices as a whole
+  i64 whole_bytes = 0;      // host memory for the update of the largest parameter that is updated as a whole (Muon, Adafactor)
+  i64 whole_gpu_bytes = 0;  // GPU memory for the matrix products of the largest such update, if the rule updates matrices as a whole (Muon)
   i64 chunk_tiles = 0;      // number of tiles in one buffer of the staging ring or of the checkpoint queue
   i64 queue_buffer_bytes = 0, queue_buffers = 0;  // size and number of the checkpoint queue's buffers, if training
-  offload::StoreDescription store;                // describes the data on nvme; the session fills in its folders and run id
+  offload::StoreDescription store;                // description of the files on nvme; the caller fills in their folders and the run id
   std::vector<PlanRow> rows;
   std::array<i64, offload::kTiers> total{};
 
@@ -88,15 +89,15 @@ struct Plan {
   bool gradient_rests(const Group& group, u8 use) const { return residency[group.id].gradient_rests[use]; }
   TileRange held_weights(const Group& group) const { return residency[group.id].weights.held; }
   TileRange held_gradients(const Group& group) const { return residency[group.id].gradients.held; }
-  /// Returns the tiles that this rank steps and whose optimizer state it holds. For frozen weights, which are not stepped, these are the
-  /// tiles that the rank saves.
+  /// Returns the tiles that this rank updates and whose optimizer state it holds. For frozen weights, which are not updated, the result is
+  /// the range of tiles that the rank saves.
   TileRange stepped(const Group& group) const { return layout.owns(group) ? residency[group.id].stepped : TileRange(); }
-  /// Returns the stepped tiles of one bucket, numbered within its group.
+  /// Returns the tiles of one bucket that this rank updates, numbered within the bucket's group.
   TileRange stepped(const Bucket& bucket) const { return intersection(stepped(layout.groups[bucket.group]), tiles_of(bucket)); }
   bool weights_move(const Group& group) const { return residency[group.id].weights.moves; }
   int weight_slots(const Group& group) const { return group.frozen ? 1 : slots(placement.parameters[group.id]); }
   bool has_gradient(const Group& group) const { return training && !group.frozen && group.held(); }
-  /// Returns true if this rank steps some part of the group.
+  /// Returns true if this rank updates some part of the group.
   bool has_steps(const Group& group) const { return has_gradient(group) && layout.owns(group); }
   /// Returns true if this rank also keeps optimizer state for the group. All optimizer rules need state, except plain SGD with f32 or f64
   /// weights.
@@ -106,13 +107,13 @@ struct Plan {
   /// step.
   bool recoverable() const;
   bool on_gpu() const { return device == Device::Kind::cuda; }
-  /// Returns true if the GPU itself does the group's optimizer Steps. Otherwise threads of the CPU do them, and
-  /// data in GPU memory is copied to host memory and back. `given` says that the Step receives the gradient in a
-  /// slot. The executor and the cost model both ask this function, so they agree.
+  /// Returns true if the GPU itself makes the optimizer updates (Steps) of the group. Otherwise threads of the CPU do them, and data in
+  /// GPU memory is copied to host memory and back. `given` says that the update receives the gradient in planned device memory (a slot).
+  /// The executor and the cost model both ask this function, so they agree.
   bool steps_on_gpu(u16 group, bool given) const {
     return on_gpu() && placement.steps_on_device(group, given) && !layout.groups[group].by_parameter;
   }
-  /// Counts the bytes that an optimizer Step on the CPU's threads copies to and from GPU memory.
+  /// Counts the bytes that an optimizer update on the CPU's threads copies to and from GPU memory.
   struct LinkBytes {
     i64 to_gpu = 0, from_gpu = 0;
   };
@@ -122,7 +123,7 @@ struct Plan {
   /// Returns the lanes (sequences of instructions of one kind) whose data passes through host memory between the GPU and other ranks.
   std::vector<Lane> passing_lanes() const;
   bool uses(Tier tier) const { return total[static_cast<size_t>(tier)] > 0; }
-  /// Returns the bytes that one training step moves, counted from its Programs.
+  /// Returns the bytes that one training step moves, counted from its instructions.
   TierBytes moved_per_step() const;
 };
 
@@ -134,12 +135,12 @@ std::vector<BlockOutput> block_outputs(const PlanRequest& request);
 /// whole pages. The request's activation policies apply. The bytes are found by a dry run.
 std::vector<i64> spillable_bytes(const PlanRequest& request);
 
-/// Holds the bytes, in whole pages, of the key/value cache and of the slab for activations and
-/// workspaces. They depend on the request's activation policies and order.
+/// Holds the bytes, in whole pages, of the key/value cache and of the slab for activations and workspaces. They depend on the request's
+/// activation policies and its order of micro-batches.
 struct WorkBytes {
   i64 activations = 0, cache = 0;
 };
-/// Tells the attention of the blocks whether this placement stores keys and values on the device or elsewhere.
+/// Tells the attention of the blocks whether keys and values are stored on the device or elsewhere.
 nn::KeyValueCache::Lies cache_lies(const Placement& placement);
 /// Finds the bytes of activations and of the key/value cache by dry runs.
 WorkBytes work_bytes(const PlanRequest& request);
@@ -148,10 +149,10 @@ WorkBytes work_bytes(const PlanRequest& request);
 /// `longest`: one, some numbers between, and the longest. The plan is sized for these numbers only.
 std::vector<i64> pass_lengths(i64 longest);
 
-/// Generates the Programs and sizes the memory that they need, but does not check them. The planner's search calls this for dozens of plans
-/// and keeps one of them; that plan must then pass check_programs().
+/// Generates the plan's Programs (lists of instructions) and sizes the memory that they need, but does not check them. The planner's
+/// search calls this for dozens of plans and keeps one of them; that plan must then pass check_programs().
 Plan size_plan(const PlanRequest& request);
-/// Throws Error(bug) if one of the plan's Programs breaks a rule of check() (proof/check.h).
+/// Throws Error(bug) if one of the plan's Programs (lists of instructions) breaks a rule of check() (proof/check.h).
 void check_programs(const Plan& plan);
 /// Calls size_plan() and then check_programs().
 Plan make_plan(const PlanRequest& request);

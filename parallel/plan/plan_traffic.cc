@@ -1,4 +1,5 @@
-// Counts the bytes that the steps of a plan move, from the plan's Programs, and the bytes that cross the link between host and GPU.
+// Counts the bytes that the steps of a plan move, from the plan's lists of instructions, and the bytes that cross the link between host
+// and GPU.
 #include "parallel/plan/plan.h"
 
 namespace spillway::parallel {
@@ -25,8 +26,8 @@ Plan::LinkBytes Plan::step_link_bytes(const Instruction& step) const {
   const i64 read_weights = format.update_reads_weight() ? weights : 0;
   LinkBytes link{weights + state, gradient + read_weights + state};
   if (!layout.groups[step.group].by_parameter) return link;
-  // A parameter that is stepped as a whole is read once more, to gather its update
-  // direction. A matrix to be orthogonalized is also copied to the GPU and back.
+  // A parameter that is updated as a whole is read once more, to compute the direction of its update. A matrix to be orthogonalized is
+  // also copied to the GPU and back.
   const bool matrix = is_of_matrices(format.rule);
   const i64 there = matrix ? step.tiles.count() * kTileElems * size_of(wide_dtype(format.weight)) : 0;
   link.to_gpu += there, link.from_gpu += gradient + state + (matrix ? there : read_weights);

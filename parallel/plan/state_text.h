@@ -6,8 +6,9 @@
 
 namespace spillway::parallel {
 
-/// Returns the label, for example "optimizer state (master, m, v)". For Muon it also names the arrays of those parameters that AdamW steps:
-/// "(momentum or m, v)". For Adafactor it says "(v or its means)", since v is stored as means for some parameters.
+/// Returns the label of the optimizer state, for example "optimizer state (master, m, v)". For Muon it also names the arrays of those
+/// parameters that AdamW steps: "(momentum or m, v)". For Adafactor it says "(v or its means)", since v is stored as means for some
+/// parameters.
 std::string state_text(const optim::StateFormat& format);
 
 }  // namespace spillway::parallel

@@ -1,6 +1,6 @@
 // A ComputingOrder is the order in which a rank computes: which block on which micro-batch, and whether forward, backward or a part of the
-// backward. Memory and copies are planned later, from this order. The order follows the rank's row of the pipeline schedule. Consecutive
-// micro-batches on the same block form a run. What a run needs is fetched `prefetch` runs ahead. A plain value.
+// backward. Memory and copies are planned later, from this order. The order is the one that the pipeline schedule gives for this rank.
+// Consecutive micro-batches on the same block form a run. The data that a run reads is fetched `prefetch` runs ahead. A plain value.
 #pragma once
 #include <map>
 #include <vector>
@@ -30,17 +30,17 @@ class ComputingOrder {
 
   i64 size() const { return std::ssize(order_); }
   const Compute& operator[](i64 position) const { return order_[static_cast<size_t>(position)]; }
-  /// Returns the position in the order before which the data that is needed at `position` has to be fetched.
+  /// Returns the position in the order at which the fetch of the data for `position` is issued. It is never after `position`.
   i64 issue_at(i64 position) const;
   /// Calls body(compute) for the Compute at `position` and for each later Compute whose data has to be fetched at `position` or before.
   template <class Body>
   void for_due(i64 position, Body&& body) const {
     for (i64 i = position; i < size() && issue_at(i) <= position; ++i) body((*this)[i]);
   }
-  /// Returns true if the next position computes the same block with the next micro-batch.
+  /// Returns true if the next position computes the same block on the next micro-batch.
   bool goes_on(i64 position) const;
-  /// Returns how many slots the block needs for its micro-batches, if micro-batch m uses slot m % live(block) from its forward until the
-  /// gradient of its input is computed.
+  /// Returns how many micro-batches of the block need memory at the same time. Micro-batch m uses the memory with number m % live(block)
+  /// from its forward until the gradient of its input is computed.
   i64 live(u16 block) const;
   /// Returns the messages that must be received before this position is computed. All ranks send and receive in the order of the schedule's
   /// times. So the first message that is not yet delivered is always the next one for its sender and for its receiver, and ranks cannot
@@ -54,7 +54,7 @@ class ComputingOrder {
 
   const size_t prefetch_;
   std::vector<Compute> order_;
-  std::vector<double> ends_;    // for each position: the time at which it ends, in the schedule's units
+  std::vector<double> ends_;    // for each position: the time at which it ends, in the schedule's unit of time
   std::vector<size_t> run_of_;  // for each position: the index of the run to which it belongs
   std::vector<i64> run_begin_;  // for each run: its first position
   std::vector<std::vector<Message>> received_at_;

@@ -15,8 +15,9 @@ using GroupSlots = std::map<u16, Slot>;
 
 class Generator {
  public:
-  /// `waiting` names the optimizer Steps with which the list begins. `left` holds the slots in which the previous list left these Steps'
-  /// gradients.
+  /// Makes the generator of one Program (a rank's lists of instructions for a step). `waiting` names the deferred optimizer updates with
+  /// which the list of instructions begins. `left` holds the places in memory (slots) where the previous list left the gradients of these
+  /// updates.
   Generator(const Layout& layout, const Placement& placement, const Scheduling& scheduling, bool training,
             Waiting waiting = Waiting::nothing, GroupSlots left = {})
       : training_(training),
@@ -78,8 +79,8 @@ class Generator {
     if (makes_weight_gradients(c.op) && (!order_.goes_on(position) || head_.scheduling.sums_each())) gradients_finished(c, id);
   }
 
-  // Called after a block's weight gradients. The ranks sum these gradients while the next block computes, so the instructions that need the
-  // sum are added one block later.
+  // Called after a block's weight gradients. The ranks sum these gradients while the next block computes, so the instructions that need
+  // the sum are added to the list after those of the next block.
   void gradients_finished(const Compute& c, u32 backward) {
     const bool last = c.micro_batch + 1 == head_.scheduling.micro_batches, each = head_.scheduling.sums_each();
     for (const GroupUse& g : head_.layout.blocks[c.block]) {
@@ -91,19 +92,19 @@ class Generator {
     if (last || each) settle_gradients(c.block);
   }
 
-  // Counts the finished uses of the group and returns true at the last one. The uses are counted
-  // because the weight parts of a tied weight's blocks may come in any order.
+  // Counts the blocks whose gradients of the group are finished, and returns true at the last one. They are counted because the weight
+  // parts of the blocks that share a tied weight may come in any order.
   bool all_uses_finished(u16 group) { return ++finished_uses_[group] == groups()[group].uses.size(); }
 
-  // Finishes the gradients of all blocks except `under_way`, whose sums over the ranks have only just
-  // begun. A single rank has no such sums, so the gradients of `under_way` are finished too.
+  // Adds the instructions that finish the gradients of all blocks except `under_way`, whose sums over the ranks have only just begun. A
+  // single rank has no such sums, so the gradients of `under_way` are finished too.
   void settle_gradients(u16 under_way) {
     spread_stepped();
     while (!summed_.empty() && (head_.alone() || summed_.front().block != under_way)) settle_front();
   }
 
-  // Finishes the sums of this block that are still in progress. Called before the
-  // block's next weight gradients, which go into the same accumulators.
+  // Adds the instructions that finish the sums of this block that are still in progress. Called before the block's next weight gradients,
+  // which go into the same accumulators.
   void settle_sums_of(u16 block) {
     const auto waits = [&](const Summed& s) { return s.block == block; };
     while (std::ranges::any_of(summed_, waits)) settle_front();
@@ -124,7 +125,7 @@ class Generator {
     if (spreads(group)) unspread_.emplace_back(group, stepped);
   }
 
-  // Returns true if the group's optimizer Steps run speculatively, inside the backward.
+  // Returns true if the group is updated speculatively, inside the backward.
   bool speculates(u16 group) const { return overlap_ == OptimizerOverlap::backward && !residency_[group].deferred; }
   bool is_among(Waiting waiting, u16 group) const {
     return !head_.frozen(group) && (waiting == Waiting::all || (waiting == Waiting::deferred && residency_[group].deferred));
@@ -133,7 +134,8 @@ class Generator {
   // Returns true if the group is trained and other pipeline ranks hold it too.
   bool shared(const Group& group) const { return group.held() && !group.frozen && !uses_elsewhere(head_.layout, group).empty(); }
 
-  // Finishes the groups that other pipeline ranks hold too. This comes after all other messages, and in the same order on all ranks.
+  // Adds the instructions that finish the gradients of groups that other pipeline ranks hold too. They come after all other messages, and
+  // in the same order on all ranks.
   void settle_shared() {
     for (const Group& g : groups()) {
       if (!shared(g)) continue;
@@ -145,8 +147,8 @@ class Generator {
     }
   }
 
-  // Adds the instructions that send the new weights of each shared group from its owner to the other ranks that hold the group, after
-  // all optimizer Steps. Returns the groups that this rank receives, each with the instructions that receive it.
+  // Adds the instructions that send the new weights of each shared group from its owner to the other ranks that hold the group, after all
+  // optimizer updates. Returns the groups that this rank receives, each with the instructions that receive it.
   template <class Among>
   std::vector<std::pair<u16, std::vector<u32>>> share_weights(ListBuilder& list, bool deferred, const Among& among) const {
     std::vector<std::pair<u16, std::vector<u32>>> come;
@@ -183,12 +185,13 @@ class Generator {
     spread_stepped();
     std::vector<u32> after = gradients_.evictions();
     after.insert(after.end(), spread_by_.begin(), spread_by_.end());
-    // This Land waits for all speculative writes. The choice between commit and skip may be made only after they are complete.
+    // This Land instruction waits for all speculative writes. The choice between commit and skip may be made only after they are
+    // complete.
     if (overlap_ == OptimizerOverlap::backward) head_.add({.op = Op::Land, .lane = Lane::optimizer});
     head_.add({.op = Op::AgreeNorm, .after = std::move(after)});
   }
 
-  // Adds the all-gather of weights if each rank has stepped only its own part of them.
+  // Adds the all-gather of weights, if each rank has updated only its own part of them.
   u32 spread(ListBuilder& list, u16 group, std::vector<u32> stepped, bool deferred) const {
     Instruction gather{.op = Op::Gather, .lane = Lane::data, .what = What::weights, .group = group};
     gather.deferred = deferred;
@@ -205,8 +208,8 @@ class Generator {
     return step;
   }
 
-  // Adds an optimizer Step for each bucket of the group in which this rank steps tiles. Returns the index of the last Step, or nothing
-  // without a Step.
+  // Adds an optimizer update (Step) for each bucket of the group in which this rank has tiles to update. Returns the index of the last
+  // Step, or nothing without a Step.
   std::vector<u32> step(ListBuilder& list, u16 group, const Slot& gradient, const std::vector<u32>& after, bool deferred) const {
     std::vector<u32> last;
     const TileRange own = residency_[group].stepped;
@@ -221,9 +224,9 @@ class Generator {
     return last;
   }
 
-  // Adds the optimizer Steps with which this forward finishes the update of the previous step, block by block. Weights on
-  // nvme can be fetched when the writes of their Steps are complete. The Land that waits for these writes is added one block
-  // later, so that the writes of a block run at the same time as the reads for the next one.
+  // Adds the deferred optimizer updates of the previous step to this forward, block by block. Weights on nvme can be fetched when the
+  // writes of their Steps are complete. The Land that waits for these writes is added one block later, so that the writes of a block run
+  // at the same time as the reads for the next one.
   void deferred_steps() {
     std::vector<u16> written;
     std::vector<u32> spread_by;
@@ -269,8 +272,8 @@ class Generator {
     }
   }
 
-  // Returns the groups whose optimizer Steps wait, one list for each block that uses some of them first. Blocks without such groups are
-  // left out.
+  // Returns the groups whose optimizer updates are deferred, one list for each block that uses some of them first. Blocks without such
+  // groups are left out.
   std::vector<std::vector<u16>> waiting_groups_by_first_use() const {
     std::vector<std::vector<u16>> all;
     for (const auto& block : head_.layout.blocks) {
@@ -283,7 +286,8 @@ class Generator {
     return all;
   }
 
-  // Returns a separate list with the optimizer Steps of `which` and the Commit of their update, which is the previous step's update if
+  // Returns a separate list of instructions with the optimizer updates of `which` and the Commit that ends the update, which is the
+  // previous step's update if
   // `deferred`.
   List step_all(Waiting which, bool deferred) const {
     ListBuilder tail{head_.layout, head_.placement, head_.scheduling, residency_};
@@ -316,8 +320,8 @@ class Generator {
     }
   }
 
-  // Describes a gradient whose sum over the ranks has been in progress since this block's
-  // backward. `finished` says that this was the group's last use in the last micro-batch.
+  // A gradient whose sum over the ranks has been in progress since the backward of its block. `finished` says that the group's gradient is
+  // complete after this sum.
   struct Summed {
     GroupUse use;
     u16 block, micro_batch;
@@ -338,18 +342,18 @@ class Generator {
   ActivationMoves activations_;
   MessageMoves messages_;
   u32 last_compute_ = 0;
-  std::map<u16, size_t> finished_uses_;  // for each group: how many of its uses are finished on this rank
+  std::map<u16, size_t> finished_uses_;  // for each group: number of blocks of this rank whose gradients of the group are finished
   std::deque<Summed> summed_;
-  // Holds groups that were stepped inside the backward and whose new weights are not gathered yet, each with its last optimizer Step.
+  // Groups that were updated inside the backward and whose new weights are not gathered yet, each with its last optimizer update.
   std::vector<std::pair<u16, std::vector<u32>>> unspread_;
   std::vector<u32> spread_by_;
 };
 
 }  // namespace
 
-// A head is the list with which a step begins. First generates the head without optimizer Steps of the previous step, to see in which slots
-// a head leaves gradients for the next one. Then generates the heads that begin with these Steps; such Steps do not change where later
-// slots lie.
+// A head is the list of instructions with which a step begins. First generates the head without deferred updates of the previous step, to
+// find where in memory a head leaves gradients for the next one. Then generates the heads that begin with deferred updates, which do not
+// change where later data lies.
 Program generate_training(const Layout& layout, const Placement& placement, const Scheduling& scheduling) {
   Program program = Generator(layout, placement, scheduling, true).run();
   const auto head_after = [&](Waiting waiting) {

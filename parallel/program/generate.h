@@ -1,6 +1,7 @@
-// Generates one rank's Programs from layout, placement and scheduling. Pure functions: the same input gives the same lists. Data is
-// prefetched by a Fetch instruction that is placed `prefetch` runs before the run that uses the data (computing_order.h). This code also
-// plans the memory for data in motion: it finds the offset of every slot with an Arena.
+// Generates one rank's Programs (lists of instructions for a step) from the layout, the placement (tier of each kind of data) and the
+// scheduling. Pure functions: the same input gives the same lists. Data is prefetched by a Fetch instruction that is placed `prefetch` runs
+// before the run that uses the data (computing_order.h). This code also plans the memory for data in motion: it finds the offset of every
+// slot (the memory of one operand) with an Arena.
 #pragma once
 #include "parallel/layout/placement.h"
 #include "parallel/program/program.h"

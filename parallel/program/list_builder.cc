@@ -46,7 +46,8 @@ void ListBuilder::count_bytes(Instruction& i) const {
   if (i.op == Op::Step) {
     const i64 tiles = i.tiles.count();
     const GroupResidency& group = residency[i.group];
-    const i64 times = layout.groups[i.group].by_parameter ? 2 : 1;  // read once to find the update direction and once to apply it
+    // each parameter is read once to find the direction of its update and once more to apply the update
+    const i64 times = layout.groups[i.group].by_parameter ? 2 : 1;
     const auto move = [&](Tier tier, i64 tile_bytes, i64 read, bool written) {
       if (!moves(tier)) return;
       i.read_bytes[static_cast<size_t>(tier)] += read * tiles * tile_bytes;

@@ -1,6 +1,6 @@
-// Adds to a list what a rank exchanges with other pipeline ranks: block outputs, the gradients of these
-// outputs, and, for weights that blocks on several ranks share, the gradients of each use and the new
-// weights. The Generator calls this class like the classes of moves.h. Used by one thread.
+// Adds to a list what a rank exchanges with other pipeline ranks: block outputs, the gradients of these outputs, and, for weights that
+// blocks on several ranks share, each block's gradients and the new weights. The Generator calls this class like the classes of moves.h.
+// Used by one thread.
 #pragma once
 #include <map>
 #include <optional>
@@ -17,11 +17,11 @@ class MessageMoves {
 
   /// Appends the instructions that receive, from other pipeline ranks, what must arrive before this position of the computing order.
   void receive_due(i64 position);
-  /// Returns the slot with the data that this computation reads from another rank, or an empty slot if that
-  /// data was computed on this rank. Adds to `after` the instruction that receives the data.
+  /// Returns the slot (planned memory) with the data from another rank that this computation reads, or an empty slot if the data was
+  /// computed on this rank. Adds to `after` the instruction that receives the data.
   Slot input(const Compute& c, std::vector<u32>& after) const;
-  /// Takes a slot for the result if another rank reads the result; otherwise returns an empty slot.
-  /// Adds to `after` the instructions that must be done before the slot is free.
+  /// Reserves a slot (planned memory) for the result if another rank reads the result; otherwise returns an empty slot. Adds to `after`
+  /// the instructions that must be done before the slot is free.
   Slot output(const Compute& c, std::vector<u32>& after);
   /// Frees the slot that a computation has read, and adds the instruction that sends the
   /// computation's result. Called when `id`, the instruction that computes, has been added.
@@ -41,7 +41,8 @@ class MessageMoves {
   std::map<Message, u32> received_;
 };
 
-/// Returns the uses of the group by blocks of other pipeline ranks, each with its pipeline rank.
+/// Returns the blocks of other pipeline ranks that use the group's weights: each with its number among the blocks that use the group, and
+/// its pipeline rank.
 std::vector<std::pair<u8, u16>> uses_elsewhere(const Layout& layout, const Group& group);
 /// Returns the pipeline ranks with which this rank exchanges the group's data, each once. On the owner of the group these are all other
 /// ranks that hold it; on every other rank it is the owner only.

@@ -5,10 +5,10 @@
 namespace spillway::parallel {
 namespace {
 
-// A Stay is a period in which a group's weights stay on the device. One Fetch fills
-// the slot at its beginning, and the slot is freed after the last use.
+// A Stay is a period in which a group's weights stay on the device. One Fetch copies them there at its beginning, and their memory is
+// freed after the last use.
 struct Stay {
-  i64 issue = 0, last = 0;  // positions in the computing order: of the Fetch, and of the last use
+  i64 issue = 0, last = 0;  // positions in the computing order: that of the Fetch, and that of the last use of the weights
 };
 
 // Appends to `after` the instruction that is recorded for `key`, if there is one.
@@ -72,8 +72,8 @@ u32 WeightMoves::fetch(u16 group, TileRange tiles, std::vector<u32> after) {
   return list_.add(std::move(fetch));
 }
 
-// Gathers the weights of a sharded group into their slot. This rank's shard is first fetched into its place in the slot, except that a
-// shard that is stored on the device is read where it lies.
+// All-gathers the weights of a sharded group into their device memory. This rank's shard is first fetched into its place there, unless it
+// is stored on the device; then it is read where it is stored.
 u32 WeightMoves::gather(u16 group, std::vector<u32> after) {
   Instruction gather{.op = Op::Gather, .lane = Lane::data, .what = What::weights, .group = group};
   gather.tiles = list_.residency[group].weights.held;
@@ -254,8 +254,8 @@ u32 GradientMoves::evict(Key key, u32 after, TileRange tiles) {
   return left(key, list_.add(std::move(evict)));
 }
 
-// Frees the accumulator's slot after this instruction, which copies the accumulator out. If the copy runs while a GPU
-// computes, it may take as long as the next block's computing, so the slot is freed only for the block after that one.
+// Frees the accumulator's device memory after this instruction, which copies the accumulator to another tier. If the copy runs while a
+// GPU computes, it may take as long as the next block's computing, so the memory is freed only for the block after that one.
 u32 GradientMoves::left(Key key, u32 instruction) {
   const Scheduling& scheduling = list_.scheduling;
   if (scheduling.copy_engines && scheduling.prefetch > 0 && list_.residency[key.first].gradients.beside) {

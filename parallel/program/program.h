@@ -1,8 +1,9 @@
-// A Program is everything that a rank does in a training step, as data. It is made before step 1 and then read by the checker, the
-// executor and the printer. It consists of lists of instructions. A step first runs one of the heads, which depends on what the
-// previous step left to do. After AgreeNorm the step runs one of two tails, commit or skip. Two things order the instructions:
-// each lane (a sequence of instructions of one kind) is a FIFO, and `after` names instructions to wait for. The executor infers no
-// other order. Every memory operand is a planned Slot. Plain values; thread-safe to read.
+// A Program is everything that a rank does in a training step, as data. It is made before step 1 and then read by the checker, the executor
+// and the printer. It consists of lists of instructions. A step first runs one of the heads, which depends on what the previous step left
+// to do. After AgreeNorm the step runs one of two tails, commit or skip. Two things order the instructions: each lane (a sequence of
+// instructions of one kind) is a FIFO, and `after` names instructions to wait for. The executor infers no other order. Every memory operand
+// is a planned Slot. A generation is one complete copy of the weights and the optimizer state; an update reads one generation and writes
+// the next. Plain values; thread-safe to read.
 #pragma once
 #include <array>
 #include <string>
@@ -15,30 +16,33 @@
 namespace spillway::parallel {
 
 enum class Op : u8 {
-  Load,            // gets the step's micro-batches from the loader
-  Fetch,           // copies weights or a gradient accumulator of a group, or a block's activations, from its tier into a slot
+  Load,  // gets the step's micro-batches from the loader
+  // copies weights or a gradient accumulator of a group, or a block's activations, from the tier where it is stored into planned memory
+  // (a slot)
+  Fetch,
   Forward,         // runs a block forward on a micro-batch
   Backward,        // computes the gradients of a block's input and of its weights for a micro-batch
   BackwardInput,   // first part of a split backward (zero-bubble): the gradient of the input, for which the block before waits
   BackwardWeight,  // second part of a split backward: the gradients of the block's weights, for which no block waits
-  Gather,      // all-gathers a group's weights: either stored shards into a slot, or newly stepped shards into a copy that is stored whole
-  Release,     // frees the slot of a group's weights
-  Exchange,    // sums an accumulator over the data-parallel ranks in rank order; sharded gradients: each rank gets its shard of the sum
-  Accumulate,  // slot out += slot in: adds the sum over the ranks of one micro-batch to that of the earlier micro-batches
-  AddTied,     // slot out += slot in: adds up the gradients of the uses of a tied weight, in block order
-  Reduce,      // sums the squares of a finished gradient tile by tile; also copies the gradient to host memory if it is stored there
-  Evict,       // copies a gradient or activations from their slot to their tier
-  AgreeNorm,   // exchanges the sums of squares and the loss, so that all ranks compute the same gradient norm and loss
-  SendActivation,  // sends a block's output from its slot to the pipeline rank of the next block
+  // all-gathers a group's weights: either stored shards into planned memory, or newly updated shards into a copy that is stored whole
+  Gather,
+  Release,         // frees the planned memory (slot) of a group's weights
+  Exchange,        // sums an accumulator over the data-parallel ranks in rank order; sharded gradients: each rank gets its shard of the sum
+  Accumulate,      // out += in: adds the sum over the ranks of one micro-batch's gradient to the sum of the earlier micro-batches
+  AddTied,         // out += in: adds up the gradients that several blocks have for a tied weight, in block order
+  Reduce,          // sums the squares of a finished gradient tile by tile; also copies the gradient to host memory if it is stored there
+  Evict,           // copies a gradient or activations from planned memory to the tier where they are stored
+  AgreeNorm,       // exchanges the sums of squares and the loss, so that all ranks compute the same gradient norm and loss
+  SendActivation,  // sends a block's output from planned memory to the pipeline rank of the next block
   ReceiveActivation,
   SendGradient,  // sends the gradient of a block's output to the block's pipeline rank
   ReceiveGradient,
   SendTied,  // for a tied weight, between its owner and the pipeline rank of another use: gradients to the owner, new weights from it
   ReceiveTied,
-  Step,     // updates a bucket by the optimizer, streamed in tiles, from one generation into the next
-  Land,     // waits until the writes of earlier optimizer Steps are complete: of those of its group, or of all Steps if it names no group
-  Commit,   // waits until every write of the next generation is complete, and commits that generation
-  Publish,  // from here on, readers of weights and state see the next generation
+  Step,     // the optimizer's update of a bucket, streamed in tiles: reads the current generation, writes the next
+  Land,     // waits until the writes of earlier optimizer updates are complete: those of its group, or all if it names no group
+  Commit,   // waits until every write of the state's next generation is complete, and commits it
+  Publish,  // makes the next generation the one that readers of weights and state see
 };
 
 enum class Lane : u8 { compute, load, store, optimizer, data, send, receive };
@@ -58,8 +62,9 @@ constexpr bool makes_input_gradient(Op op) { return op == Op::Backward || op == 
 constexpr bool makes_weight_gradients(Op op) { return op == Op::Backward || op == Op::BackwardWeight; }
 constexpr bool computes_block(Op op) { return op == Op::Forward || makes_input_gradient(op) || makes_weight_gradients(op); }
 
-/// Names the slabs of memory in which slots are planned. moving: on the device, for weights and gradients in motion. spill: in host
-/// memory, for activations that are kept there between forward and backward or are on their way to or from nvme.
+/// The slabs: large pieces of memory in which the slots (planned memory of instructions) lie. moving: on the device, for weights and
+/// gradients in motion. spill: in host memory, for activations that are kept there between forward and backward or are on their way to or
+/// from nvme.
 enum class Slab : u8 { moving, spill };
 constexpr int kSlabs = 2;
 
@@ -82,22 +87,24 @@ struct Instruction {
   u16 block = kNone, group = kNone, bucket = kNone, micro_batch = kNone;
   u8 use = 0;
   u16 peer = kNone;  // the pipeline rank to which a message goes or from which it comes
-  TileRange tiles;   // tiles of the group that are moved, reduced or stepped
-  /// True if a Step or Commit, or a Gather, SendTied or ReceiveTied of new weights, belongs to the update that
-  /// the previous step left to do. False if the instruction belongs to this step's own update.
+  TileRange tiles;   // tiles of the group that are moved, reduced or updated
+  /// True if a Step or Commit, or a Gather, SendTied or ReceiveTied of new weights, belongs to the update that the previous step
+  /// deferred. False if the instruction belongs to this step's own update.
   bool deferred = false;
   bool first = false;        // Backward, BackwardWeight: stores the gradient; if false, adds it to the earlier ones
-  bool recompute = false;    // Forward: keeps only the block's input. Backward, BackwardInput: runs the forward again
+  bool recompute = false;    // Forward: keeps only the block's input; Backward and BackwardInput: run the forward again
   bool keep_logits = false;  // for instructions that compute the last block: all logits are kept from forward to backward (nn::Context)
-  /// For an optimizer Step, `in` holds the group's gradient; `in` is empty if the gradient is stored in its tier. For Forward, Backward and
-  /// BackwardInput, `in` holds what they read (the block's input, or the gradient of its output) if that came from another rank, and `out`
-  /// receives the result if the result goes to another rank. `in` and `out` are empty if the data stays on this rank.
+  /// For an optimizer update (Step), `in` holds the group's gradient; `in` is empty if the gradient is stored in its tier. For Forward,
+  /// Backward and BackwardInput, `in` holds what they read (the block's input, or the gradient of its output) if that came from another
+  /// rank, and `out` receives the result if the result goes to another rank. `in` and `out` are empty if the data stays on this rank.
   Slot in, out;
-  Slot spill;  // Forward writes what the block keeps here; Backward and BackwardInput read it
-  // Holds the slots of the groups whose block is computed, in the order of Layout::blocks. 0 bytes: the group is always on the device.
+  Slot spill;  // memory outside the device for activations: Forward writes it, Backward and BackwardInput read it
+  // The slots with the weights of the block that is computed, one for each of its groups in the order of Layout::blocks. 0 bytes: the
+  // group is always on the device.
   std::vector<Slot> weights;
-  std::vector<Slot> gradients;  // Backward, BackwardWeight: the slots of the gradients of the block's groups, in the order of `weights`
-  std::vector<u32> after;       // instructions of the same list that must be done before this instruction starts
+  // Backward, BackwardWeight: the planned memory (slots) of the gradients of the block's groups, in the order of `weights`
+  std::vector<Slot> gradients;
+  std::vector<u32> after;  // instructions of the same list that must be done before this instruction starts
   std::array<i64, offload::kTiers> read_bytes{}, written_bytes{};  // for each tier: bytes that the instruction reads and writes
   i64 exchanged_bytes = 0;  // Gather, Exchange: size of the whole weights or gradients that the ranks exchange
   i64 sent_bytes = 0;       // bytes sent to another pipeline rank
@@ -105,23 +112,22 @@ struct Instruction {
 
 using List = std::vector<Instruction>;
 
-/// States which optimizer Steps of an update wait for the head of the next step. nothing: no Steps. deferred: the Steps of the deferred
-/// groups (GroupResidency::deferred). all: every Step, because the update was clipped and what was stepped inside the backward is
-/// discarded.
+/// Which optimizer updates (Steps) wait for the next step. nothing: none. deferred: those of the deferred groups
+/// (GroupResidency::deferred). all: every one, because the gradients were clipped and the updates made inside the backward are discarded.
 enum class Waiting : u8 { nothing, deferred, all };
 
 struct Program {
   OptimizerOverlap overlap = OptimizerOverlap::none;
-  List head;          // the list with which a step begins, if the norm of the previous step was not clipped
-  List first_head;    // if some optimizer Steps are deferred: replaces the head when no Steps wait, as in the first step
-  List clipped_head;  // with overlap backward: replaces the head when all optimizer Steps wait
-  List commit, skip;  // the tails of a step; skip is run if the norm is not finite or if all optimizer Steps wait
-  // `settle` and `clipped_settle` do the optimizer Steps that wait for `head` or
+  List head;          // the instructions with which a step begins, if the gradients of the previous step were not clipped
+  List first_head;    // if some updates are deferred: replaces the head when none waits, as in the first step
+  List clipped_head;  // with overlap backward: replaces the head when all optimizer updates wait
+  List commit, skip;  // the tails of a step; skip is run if the norm is not finite or if all optimizer updates wait
+  // `settle` and `clipped_settle` make the optimizer updates that wait for `head` or
   // `clipped_head`, if a save or a validation comes before the next step.
   List settle, clipped_settle;
   std::array<i64, kSlabs> slab_bytes{};  // for each slab: bytes of the memory in which its slots lie
 
-  /// Returns which optimizer Steps wait for the next head after a step that was not skipped, that is, whose norm was finite.
+  /// Returns which optimizer updates wait for the next step after a step whose norm was finite.
   Waiting leaves(bool clipped) const {
     if (overlap == OptimizerOverlap::forward || (overlap == OptimizerOverlap::backward && clipped)) return Waiting::all;
     return first_head.empty() ? Waiting::nothing : Waiting::deferred;

@@ -1,5 +1,5 @@
-// Plans where in a slab the slots of data in motion lie. A slot that reuses the memory of an earlier slot must wait for the instruction
-// that freed that memory; take() names these instructions.
+// Plans where in a slab (a large piece of memory) the slots lie: the pieces that hold data on its way between tiers or ranks. A slot that
+// reuses the memory of an earlier slot must wait for the instruction that freed that memory; take() names these instructions.
 #pragma once
 #include <algorithm>
 #include <map>
@@ -14,8 +14,8 @@ class SlabPlan {
  public:
   explicit SlabPlan(Slab slab) : slab_(slab) {}
 
-  /// Takes a slot. Slots begin at page boundaries, as direct I/O requires. Adds to `after` the instructions that freed memory which the new
-  /// slot covers.
+  /// Reserves a slot of `bytes` bytes. Slots begin at page boundaries, as direct I/O requires. Adds to `after` the instructions that
+  /// freed memory which the new slot covers.
   Slot take(i64 bytes, std::vector<u32>& after) {
     Allocation piece = arena_.allocate(round_up(bytes, kPage), "slot");
     const Slot slot{piece.offset(), bytes, slab_};

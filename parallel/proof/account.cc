@@ -65,7 +65,7 @@ class Accounting {
     return at == timings_.end() ? std::nullopt : std::optional(static_cast<u32>(at - timings_.begin()));
   }
 
-  // Returns the instruction that let i start: of all instructions for which i waits, the one that ended last.
+  // Returns the instruction that determined when instruction i started: of all instructions for which i waits, the one that ended last.
   std::optional<u32> cause(u32 i) const {
     std::optional<u32> latest = before_[i];
     for (u32 after : list_[i].after) {
@@ -92,7 +92,7 @@ class Accounting {
     }
   }
 
-  // Adds to the critical path the time from the end of the instruction's cause to its own end.
+  // Adds to the critical path the time from the end of the instruction that caused instruction i to start, to the end of instruction i.
   void spend(u32 i, double us) {
     const double disk = std::min(us, disk_us(list_[i], timings_[i]));
     result_.chain_s[static_cast<size_t>(Resource::disk)] += seconds(disk);
@@ -101,7 +101,7 @@ class Accounting {
 
   const List& list_;
   const std::span<const Timing> timings_;
-  std::vector<std::optional<u32>> before_;  // for each instruction: the one before it in its lane (a FIFO of instructions)
+  std::vector<std::optional<u32>> before_;  // for each instruction: the one before it in its lane (instructions of one kind, run in order)
   std::optional<u32> compute_end_;
   Account result_;
 };

@@ -18,11 +18,11 @@ constexpr int kResources = 5;
 std::string_view to_string(Resource resource);
 
 struct Account {
-  double seconds = 0;                      // time of the whole list
-  std::array<double, kLanes> busy_s{};     // busy time of each lane
-  std::array<double, kLanes> awaited_s{};  // for each lane: time for which the compute lane was idle because it waited for this lane
-  /// Divides the time of the critical path by kind of work. This path is the chain of instructions that leads to the last
-  /// one of the list, each of which waited for the one before. The sum over all kinds is the time of the list.
+  double seconds = 0;                      // seconds of the whole instruction list
+  std::array<double, kLanes> busy_s{};     // seconds for which each lane (thread) was busy
+  std::array<double, kLanes> awaited_s{};  // for each lane: seconds for which the compute lane waited for it
+  /// The time of the critical path, by kind of work. The critical path is the chain of instructions that leads to the last one of the
+  /// list, each of which waited for the one before. The sum over all kinds is the time of the list.
   std::array<double, kResources> chain_s{};
 
   Account& operator+=(const Account& other);

@@ -18,7 +18,7 @@ class Checker {
   Checker(const CheckedList& checked, const Gradients& found)
       : checked_(checked), weights_(checked_), gradients_(checked_, found), activations_(checked_) {}
 
-  /// Returns the reduced gradients that the list leaves to a later list.
+  /// Checks the list. Returns the reduced gradients that it leaves to a later list.
   Gradients run() {
     for (u32 i = 0; i < checked_.walk.list().size(); ++i) {
       checked_.walk.order(i);
@@ -108,11 +108,11 @@ class Checker {
   WeightRules weights_;
   GradientRules gradients_;
   ActivationRules activations_;
-  std::optional<u32> met_;  // the last collective of data-parallel ranks
+  std::optional<u32> met_;  // the last collective of data-parallel ranks that was checked
 };
 
-// Returns the gradients that the deferred optimizer Steps of this list need from the previous list. The list begins a step or completes an
-// update.
+// Returns the gradients that the deferred optimizer updates of this list need from the previous list. The list begins a step or completes
+// an update.
 Gradients wanted_by_deferred(const List& list, const Residency& residency) {
   Gradients wanted;
   for (const Instruction& i : list) {

@@ -1,5 +1,5 @@
-// Verifies a Program before it runs. Refuses a Program that could deadlock, read memory that is not filled, overwrite
-// memory that is still read, or use memory outside its slab. The check relies only on the order that the executor
+// Verifies a Program (a rank's lists of instructions) before it runs. Refuses a Program that could deadlock, read memory that is not
+// filled, overwrite memory that is still read, or use memory outside its slab. The check relies only on the order that the executor
 // guarantees: each lane (sequence of instructions of one kind) is a FIFO, and `after` is obeyed.
 #pragma once
 #include <span>

@@ -63,7 +63,8 @@ void ActivationRules::spill(u32 i) {
   }
 }
 
-// Checks that data from another pipeline rank is read from its slot, and that data for another pipeline rank is put into a slot.
+// Checks that data from another pipeline rank is read from the slot (planned memory) in which it arrives, and that data for another
+// pipeline rank is put into a slot.
 void ActivationRules::messages(u32 i) {
   const Instruction& now = c_[i];
   const bool forward = now.op == Op::Forward;

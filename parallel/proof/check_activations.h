@@ -1,5 +1,6 @@
-// Implements the checker's rules for activations. Every Forward has its backward, whole or in two parts. The backward finds, in the planned
-// slots, what the Forward kept and what other pipeline ranks sent. check.cc calls these functions in the order of the list.
+// Implements the checker's rules for activations. Every Forward has its backward, whole or in two parts. The backward finds the
+// activations that the Forward kept, and the data that other pipeline ranks sent, in their planned memory (slots). check.cc calls these
+// functions in the order of the list.
 #pragma once
 #include <set>
 
@@ -17,11 +18,11 @@ class ActivationRules {
   void receive(u32 i);
   /// Checks an instruction that computes a block.
   void block(u32 i);
-  /// Refuses the list at instruction i if some Forward does not have its complete backward yet.
+  /// Throws an Error that names instruction i if some Forward does not have its complete backward yet.
   void all_computed(u32 i) const;
 
  private:
-  using Key = std::pair<u16, u16>;  // (block, micro-batch)
+  using Key = std::pair<u16, u16>;  // a pair of block and micro-batch
   Key key(u32 i) const { return {c_[i].block, c_[i].micro_batch}; }
   ListWalk::Content kept(u32 i) const { return {What::activations, key(i), i}; }
   void order(u32 i);
@@ -31,7 +32,7 @@ class ActivationRules {
   bool crosses(u16 block) const { return block != kNone && c_.layout.crosses(block); }
 
   CheckedList& c_;
-  // Holds Forwards that have no Backward or BackwardInput yet, and BackwardInputs that have no BackwardWeight yet.
+  // forward_: Forwards that have no Backward or BackwardInput yet; input_: BackwardInputs that have no BackwardWeight yet.
   std::map<Key, u32> forward_, input_;
   std::map<Key, u32> evicted_;
   std::set<Key> spilled_;

@@ -88,7 +88,7 @@ void GradientRules::exchange(u32 i) {
 void GradientRules::summed_before(u32 i, Key key) const {
   if (c_.scheduling.sharding.ranks > 1 && !c_.done(exchanged_, key, i))
     c_.walk.refuse(i, fmt::format("comes too early: the gradient of use {} is not summed over the ranks yet", key.second));
-  const auto last = micro_batch_.find(key);  // none if the use is on another pipeline rank
+  const auto last = micro_batch_.find(key);  // not found if the block is on another pipeline rank
   const bool joins =
       c_.scheduling.sums_each() && last != micro_batch_.end() && last->second > 0 && c_.residency[key.first].stepped.count() > 0;
   if (joins && !c_.done(accumulated_, key, i))
@@ -156,7 +156,7 @@ bool GradientRules::rests_reduced(u32 i, u16 group) const {
   return c_.done(evicted_, key, i) && evicted_.at(key) >= reduced_.at(group);
 }
 
-// Checks that every gradient is final and lies where its optimizer Step will read it.
+// Checks that every gradient is final and lies where its optimizer update will read it.
 void GradientRules::agree_norm(u32 i) const {
   for (const Group& g : c_.layout.groups) {
     if (g.frozen) continue;

@@ -1,6 +1,6 @@
-// Implements the checker's rules for gradients. Each gradient is added up in ascending order of micro-batches,
-// summed over the ranks and over the uses of its weight, and reduced. Then it is in the place where its
-// optimizer Step reads it. check.cc calls these functions in the order of the list.
+// Implements the checker's rules for gradients. Each gradient is added up in ascending order of micro-batches, summed over the ranks and
+// over the blocks that use the weight, and reduced. Then it is in the place where its optimizer update reads it. check.cc calls these
+// functions in the order of the list.
 #pragma once
 #include <set>
 
@@ -8,8 +8,8 @@
 
 namespace spillway::parallel {
 
-/// Names the reduced gradients that one list leaves to another: slots, each with the group
-/// whose gradient it holds, and groups whose gradient is stored in its tier.
+/// The reduced gradients that one list of instructions leaves to the next: some lie in slots (planned device memory), each of which has
+/// the id of its group; others are stored in the gradients' tier.
 struct Gradients {
   std::vector<std::pair<Slot, u16>> in_slots;
   std::set<u16> at_rest;
@@ -35,7 +35,7 @@ class GradientRules {
   Gradients left() const;
 
  private:
-  using Key = std::pair<u16, u8>;  // (group, use)
+  using Key = std::pair<u16, u8>;  // a pair of a parameter group and a block that uses it
   static ListWalk::Content content(Key key, u32 by) { return {What::gradient, {key.first, key.second}, by}; }
   void expect(u32 i, const Slot& slot, Key key);
   void written(u32 i, Key key, const Slot& slot);
@@ -47,13 +47,14 @@ class GradientRules {
 
   CheckedList& c_;
   std::map<Key, u32> evicted_, fetched_, exchanged_;
-  // Holds for each gradient the Accumulate that added it to the earlier micro-batches, since the gradient's last backward.
+  // For each gradient: the Accumulate instruction that added it to the sum of the earlier micro-batches, since the gradient's last
+  // backward.
   std::map<Key, u32> accumulated_;
   std::map<Key, u32> written_;  // for each gradient: the last Backward or BackwardWeight that wrote it
   std::map<Key, u32> given_;    // for each gradient: the instruction that sent it to the rank that owns its group
   std::map<u16, u32> reduced_;
   std::set<u16> at_rest_;           // groups whose reduced gradient is stored in its tier
-  std::set<Key> unadded_;           // uses of tied weights whose gradients no AddTied has added yet
+  std::set<Key> unadded_;           // tied weights, each with a block whose gradient is not yet added to those of the other blocks
   std::map<Key, u16> micro_batch_;  // the last micro-batch added to each gradient
 };
 

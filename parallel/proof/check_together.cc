@@ -29,7 +29,7 @@ void refuse_other_lanes(const List& list) {
   }
 }
 
-// Walks all lists together. Every instruction ends as soon as it has begun.
+// Runs through all lists together. Every instruction ends as soon as it has begun.
 class Together {
  public:
   Together(std::span<const List* const> lists, const Mesh& mesh) : walk_(lists, mesh) {}
@@ -64,7 +64,7 @@ class Together {
     return true;
   }
 
-  // Refuses a send and a receive that match in order but do not name the same data.
+  // Throws an Error if a send and a receive that match in their order do not name the same data.
   void refuse_unlike(Place from, Place to) const {
     const Instruction &send = *walk_.at(from), &receive = *walk_.at(to);
     const bool same = std::tuple(send.block, send.group, send.use, send.micro_batch, send.in.bytes, send.tiles) ==

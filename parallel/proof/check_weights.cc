@@ -29,7 +29,7 @@ void WeightRules::into_slot(u32 i) {
   c_.walk.fill(i, now.out, {What::weights, {now.group, 0}, i});
 }
 
-// Checks a Gather of weights of which each rank has stepped its own part.
+// Checks an all-gather of weights of which each rank has updated its own part.
 void WeightRules::spread(u32 i) {
   const u16 group = c_[i].group;
   if (!c_.residency[group].weights_spread) c_.walk.refuse(i, "gathers weights that every rank stores and steps as a whole");
@@ -58,7 +58,7 @@ void WeightRules::release(u32 i) {
   c_.walk.touch(i, now.in, ListWalk::Access::give_up);
 }
 
-// Checks that weights that are about to be put into a slot do not lie in a slot already, and that their earlier slot was released.
+// Checks that weights that are about to be copied to the device are not there already, and that their earlier device memory was released.
 void WeightRules::absent(u32 i, u16 group) const {
   if (c_.walk.holds({What::weights, {group, u16{0}}, 0})) c_.walk.refuse(i, "fetches weights that are already in their slot");
   if (const auto released = released_.find(group); released != released_.end() && !c_.walk.before(released->second, i))
@@ -77,8 +77,8 @@ void WeightRules::read(u32 i) {
   }
 }
 
-// Checks an optimizer Step. A Step of this step's own update writes where the generation lies from which the
-// previous update is computed. So such a Step must wait until the previous update is committed.
+// Checks an optimizer update (Step). An update of this training step overwrites the generation (copy of weights and state) from which the
+// previous update is computed. So this update must wait until the previous update is committed.
 void WeightRules::step(u32 i) {
   if (!c_[i].deferred && c_.waiting != Waiting::nothing && !(committed_ && c_.walk.before(*committed_, i)))
     c_.walk.refuse(i, "steps before the update of the previous step is committed");
@@ -98,8 +98,8 @@ void WeightRules::land(u32 i) {
   }
 }
 
-// Checks a message with new weights of a group that several pipeline ranks hold. A rank that receives them treats them as stepped and
-// landed; the rank that sends them must have stepped them before.
+// Checks a message with new weights of a group that several pipeline ranks hold. A rank that receives them treats them as updated and
+// completely written; the rank that sends them must have updated them before.
 void WeightRules::tied(u32 i) {
   const u16 group = c_[i].group;
   if (c_[i].op == Op::ReceiveTied) {
@@ -109,8 +109,8 @@ void WeightRules::tied(u32 i) {
   }
 }
 
-// Checks that an instruction that reads a group's weights waits for the group's
-// deferred optimizer Steps. A backward waits for them through its Forward.
+// Checks that an instruction that reads a group's weights waits for the group's deferred optimizer updates. A backward waits for them
+// through its Forward.
 void WeightRules::stepped_before(u32 i, u16 group) const {
   if (!c_.waits(group)) return;
   if (c_.residency[group].weights_spread) {

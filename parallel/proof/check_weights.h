@@ -1,6 +1,6 @@
-// Implements the checker's rules for weights. Weights are in the place where a block reads them, and in the right
-// generation (version). The optimizer Steps that produce the next generation run in time, and their writes are
-// complete before anything reads them. check.cc calls these functions in the order of the list.
+// Implements the checker's rules for weights. Weights are in the place where a block reads them, and in the right generation (version).
+// The optimizer updates that produce the next generation run in time, and their writes are complete before anything reads them. check.cc
+// calls these functions in the order of the list.
 #pragma once
 #include <map>
 #include <optional>
@@ -23,7 +23,8 @@ class WeightRules {
   void land(u32 i);
   /// Checks a SendTied or ReceiveTied between pipeline ranks.
   void tied(u32 i);
-  /// Refuses instruction i unless all weights that are stepped in parts and stored whole have been gathered since their optimizer Steps.
+  /// Throws an Error that names instruction i unless all weights that the ranks update in parts and store whole have been gathered since
+  /// their update.
   void all_spread(u32 i) const;
   void list_ended() const;
 
@@ -34,7 +35,7 @@ class WeightRules {
   void absent(u32 i, u16 group) const;
   void stepped_before(u32 i, u16 group) const;
 
-  /// Records how far the list has come with one update: for each group, the last instruction of each kind.
+  /// How far the list has come with one optimizer update: for each group, the last instruction of each kind.
   struct Done {
     std::map<u16, u32> stepped, landed, spread;
   };
@@ -44,7 +45,7 @@ class WeightRules {
   CheckedList& c_;
   std::map<u16, u32> released_;
   Done deferred_, own_;
-  std::optional<u32> committed_;  // the Commit of the previous update
+  std::optional<u32> committed_;  // index of the Commit instruction of the previous update
 };
 
 }  // namespace spillway::parallel

@@ -1,4 +1,5 @@
-// A CheckedList is what the checker's rules share: the walk over a list, and what the list was generated from. Used by one thread.
+// A CheckedList holds the data that the checker's rules share: the walk over a list of instructions, and the layout, the placement (tier of
+// each kind of data) and the scheduling from which the list was generated. Used by one thread.
 #pragma once
 #include <fmt/format.h>
 
@@ -11,18 +12,18 @@ namespace spillway::parallel {
 
 struct CheckedList {
   ListWalk walk;
-  Waiting waiting;  // which optimizer Steps of the previous update this list has to do
-  bool tail;        // the list is a tail, which does either all optimizer Steps of this step's own update or none
-  bool speculates;  // the list is a head under overlap backward, so it has speculative optimizer Steps
+  Waiting waiting;  // the optimizer updates of the previous step that this list has to make
+  bool tail;        // whether the list is a tail (the end of a step), which makes either all optimizer updates of this step or none
+  bool speculates;  // whether the list is a head (the begin of a step) with speculative optimizer updates inside the backward
   const Layout& layout;
   const Scheduling& scheduling;
   const Residency& residency;
 
-  /// Returns true if the group's optimizer Steps of the previous update must be done in this list.
+  /// Returns true if the group's deferred updates of the previous step must be made in this list.
   bool waits(u16 group) const {
     return !layout.groups[group].frozen && (waiting == Waiting::all || (waiting == Waiting::deferred && residency[group].deferred));
   }
-  /// Returns true if the group's optimizer Steps of this step's own update must be done in this list, before AgreeNorm.
+  /// Returns true if the group's updates of this step must be made speculatively in this list, before AgreeNorm.
   bool speculates_on(u16 group) const { return speculates && !layout.groups[group].frozen && !residency[group].deferred; }
 
   const Instruction& operator[](u32 i) const { return walk.list()[i]; }

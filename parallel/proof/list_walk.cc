@@ -44,8 +44,8 @@ void ListWalk::touch(u32 i, const Slot& slot, Access access) {
              fmt::format("uses memory that instruction {} may still use, because the order of the two is not fixed", earlier.instruction));
     }
   }
-  // Drops the earlier uses that this slot covers. An instruction that is ordered after i is also ordered after these uses, so they need no
-  // further checks.
+  // Forgets the earlier accesses that this access covers. An instruction that is ordered after i is also ordered after them, so they need
+  // no further checks.
   if (access != Access::read)
     std::erase_if(uses_, [&](const Use& u) {
       return slot.slab == u.slot.slab && slot.offset <= u.slot.offset && u.slot.offset + u.slot.bytes <= slot.offset + slot.bytes;

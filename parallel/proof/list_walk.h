@@ -1,6 +1,7 @@
 // A ListWalk goes through a list, instruction by instruction; all the checker's rules are based on it. It knows which instruction is done
-// before which other one, according to the order that the executor guarantees. It also knows what each slot holds and which instructions
-// may still use the slot. It refuses two accesses to the same memory whose order is not fixed. Used by one thread.
+// before which other one, according to the order that the executor guarantees. It also knows what data each slot (planned memory of the
+// instructions) holds and which instructions may still use the slot. It refuses two accesses to the same memory whose order is not fixed.
+// Used by one thread.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -13,8 +14,9 @@ class ListWalk {
  public:
   enum class Access { read, write, give_up };
 
-  // Says what a slot holds, as far as the instructions walked so far determine it. `of` names the group and its use or, for activations,
-  // outputs and output gradients, the block and the micro-batch. `by` is the instruction that put the content there.
+  // The data in a slot, as far as the instructions walked so far determine it. `of` names the data: the group and the number of the block
+  // among those that use the group or, for activations, outputs and output gradients, the block and the micro-batch. `by` is the
+  // instruction that wrote the data.
   struct Content {
     What what;
     std::pair<u16, u16> of;
@@ -31,10 +33,10 @@ class ListWalk {
   bool before(u32 a, u32 b) const { return clock_[b][static_cast<size_t>(list_[a].lane)] > place_[a]; }
   void touch(u32 i, const Slot& slot, Access access);
   void fill(u32 i, const Slot& slot, Content content);
-  /// Refuses instruction i unless the slot holds `wanted` and the order of instructions ensures that `wanted` was put there before i
-  /// starts.
+  /// Throws an Error that names instruction i unless the slot holds `wanted` and the order of instructions ensures that `wanted` was
+  /// written there before i starts.
   void expect(u32 i, const Slot& slot, const Content& wanted);
-  /// Records that i reads what the slot holds and writes the same kind of content back.
+  /// Records that instruction i reads the data in the slot and writes data of the same kind back.
   void rewrite(u32 i, const Slot& slot);
 
   const List& list() const { return list_; }
@@ -42,7 +44,7 @@ class ListWalk {
   bool holds(const Content& content) const {
     return std::ranges::any_of(holds_, [&](const auto& held) { return held.second == content; });
   }
-  /// Records that the slot held this content before the list began.
+  /// Records that the slot held this data before the list began.
   void found(const Slot& slot, Content content) { holds_.emplace_back(slot, content); }
   /// Returns the lane's last instruction so far, or -1 if there is none.
   i64 last_in(Lane lane) const { return last_in_lane_[static_cast<size_t>(lane)]; }
@@ -57,8 +59,9 @@ class ListWalk {
   std::vector<std::pair<Slot, Content>> holds_;
   std::array<i64, kLanes> last_in_lane_{};
   const std::array<i64, kSlabs> slab_bytes_;
-  std::vector<std::array<u32, kLanes>> clock_;  // for each instruction: how many instructions of each lane are done before it starts
-  std::vector<u32> place_;                      // position of each instruction in its lane
+  // for each instruction: how many instructions of each lane are certainly done before it starts
+  std::vector<std::array<u32, kLanes>> clock_;
+  std::vector<u32> place_;  // position of each instruction in its lane
   std::array<u32, kLanes> count_{};
   std::vector<Use> uses_;
 };

@@ -15,7 +15,7 @@ using Works = std::function<Work(int rank, const Instruction&)>;
 
 class Simulator {
  public:
-  /// Without a mesh, each rank is alone and waits for nobody.
+  /// Makes a simulator. Without a mesh, each rank is alone and waits for nobody.
   Simulator(std::span<const List* const> lists, std::optional<Mesh> mesh, const Works& work, const Machine& machine)
       : lists_(lists), work_(work), machine_(machine), walk_(lists, mesh), ranks_(lists.size()) {
     for (size_t r = 0; r < lists.size(); ++r) ranks_[r].timings.resize(lists[r]->size());
@@ -32,7 +32,8 @@ class Simulator {
  private:
   using Place = WorldWalk::Place;
   struct Active {
-    bool running = false, waits = false;  // waits: this lane's own work is done, but not that of other lanes in `party`
+    // running: an instruction of this lane is in progress; waits: its own work is done, but not that of the other lanes in `party`
+    bool running = false, waits = false;
     u32 instruction = 0;
     Work left;
     std::vector<Place> party;  // all lanes (of this and other ranks) that take part in this message or collective
@@ -49,7 +50,7 @@ class Simulator {
     std::vector<Timing> timings;
     std::array<Active, kLanes> active;
   };
-  /// States for each kind of shared work how many seconds' worth of undisturbed work is done per second.
+  /// For each kind of shared work: how many seconds' worth of undisturbed work is done per second.
   struct Speeds {
     double cpu = 1, read = 1, write = 1, copy_in = 1, copy_out = 1;
   };
@@ -148,7 +149,7 @@ class Simulator {
     }
   }
 
-  // Returns the work that is left after `step_s`. A rest that is only a rounding error counts as 0.
+  // Returns the seconds of work that are left after `step_s` seconds. A remainder that is only a rounding error counts as 0.
   static double spent(double left_s, double step_s) { return left_s - step_s > 1e-12 ? left_s - step_s : 0; }
 
   const std::span<const List* const> lists_;

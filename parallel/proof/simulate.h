@@ -17,18 +17,21 @@ namespace spillway::parallel {
 struct Work {
   double cpu_s = 0, cores = 1;
   double read_s = 0, write_s = 0;
-  bool in_turn = false;                 // the disk is used before or after the cores, which takes equally long; if false, at the same time
-  double to_gpu_s = 0, from_gpu_s = 0;  // each direction has its own copy engine, which works at the same time as everything else
+  // true: the disk is used before or after the cores, which takes equally long; false: at the same time
+  bool in_turn = false;
+  // seconds of copying to and from the GPU; each direction has its own copy engine, which works at the same time as everything else
+  double to_gpu_s = 0, from_gpu_s = 0;
 };
 
 struct Machine {
   double cores = 1;
-  /// Tells how fast the disk reads and writes at once: 1 if the two share its rate, 2 if each proceeds as if it were alone.
+  /// Tells how fast the disk is when it reads and writes at once: 1 if reads and writes share its rate, 2 if each proceeds as if it were
+  /// alone.
   double duplex = 1;
 };
 
-/// Simulates one rank, assuming that other ranks are always ready. Returns one Timing per instruction. Its disk_us is the time for which
-/// the instruction only waited for the disk.
+/// Simulates one rank, assuming that other ranks are always ready. Returns one Timing per instruction. Timing::disk_us is the time for
+/// which the instruction only waited for the disk.
 std::vector<Timing> simulate(const List& list, const std::function<Work(const Instruction&)>& work, const Machine& machine);
 
 /// Simulates the lists of all ranks of a mesh, each rank on its own machine. `world` is indexed by world rank. A message or collective

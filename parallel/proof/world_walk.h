@@ -17,16 +17,17 @@ class WorldWalk {
     size_t rank, lane;
   };
 
-  /// `lists` is indexed by world rank; the lists must outlive the walk. Without a mesh, each rank is alone and waits for nobody.
+  /// Makes a walk over `lists`, which is indexed by world rank and must outlive the walk. Without a mesh, each rank is alone and waits
+  /// for nobody.
   WorldWalk(std::span<const List* const> lists, std::optional<Mesh> mesh);
 
   size_t ranks() const { return ranks_.size(); }
   /// Returns the lane's next instruction if everything that it waits for is done. Returns null if something is not done, if another
   /// instruction of the lane is in progress, or if the lane has ended.
   const Instruction* at(Place place) const;
-  /// Returns the lanes that together begin the instruction which this lane has reached, including this lane. Returns none if
-  /// one of these lanes has not arrived yet. A message is found only from its sender's lane, which comes first in the result.
-  /// Messages of one kind between two ranks match in the order in which they are sent and received.
+  /// Returns the lanes, including this one, that take part in the message or collective which this lane has reached. Returns none if one
+  /// of them has not arrived yet. A message is found only from its sender's lane, which comes first in the result. Messages of one kind
+  /// between two ranks match in the order in which they are sent and received.
   std::vector<Place> party(Place place) const;
   /// Begins the lane's next instruction and returns its index in the rank's list.
   u32 begin(Place place);

@@ -1,6 +1,6 @@
-// Decides, from recent clipping, whether the optimizer's Steps run speculatively inside the backward or are deferred to the next forward.
-// If a speculative step turns out to be clipped, its Steps' results are discarded, and the Steps are done again in the next forward. That
-// costs no time, because without speculation they would be done there anyway. But the discarded results were written to a drive for
+// Decides, from recent clipping, whether the optimizer's updates run speculatively inside the backward or are deferred to the next
+// forward. If the gradients of a speculative step turn out to be clipped, its updates are discarded and made again in the next forward.
+// That costs no time, because without speculation they would be made there anyway. But the discarded updates were written to a drive for
 // nothing. All ranks see the same input, so they decide the same; the decision changes no number. Used by one thread.
 #pragma once
 #include <algorithm>

@@ -29,7 +29,7 @@ class Computing {
   /// Begins a forward pass in Mode::generate that uses the key/value cache and outputs the batch's last position. The batch's positions are
   /// added to the cache from position `begin` on, after those of earlier calls.
   void begin_with_cache(const MicroBatch& batch, i64 begin);
-  /// Ends the forward pass and returns its loss, as loss_sum() does.
+  /// Ends the forward pass and returns the loss, as loss_sum() does.
   double take_loss();
   /// Ends the forward pass and returns the last block's output in memory that the CPU can
   /// read. Returns an undefined tensor if another rank holds the last block.
@@ -43,7 +43,7 @@ class Computing {
   StepUnderWay& step_;
   BlockRunner runner_;
   Accumulator accumulator_;
-  std::vector<MicroBatch> forward_batch_;  // the micro-batch of a forward pass without training
+  std::vector<MicroBatch> forward_batch_;  // the only micro-batch of a forward pass without training
   std::optional<nn::KeyValueCache> cache_;
 };
 

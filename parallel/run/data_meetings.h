@@ -1,5 +1,5 @@
-// Runs the collectives of a rank with the other data-parallel ranks: the Gather instructions (all-gather) and
-// Exchange instructions (reduce-scatter or all-reduce) of a Program. Used by one thread.
+// Runs the collectives of a rank with the other data-parallel ranks: the Gather instructions (all-gather) and Exchange instructions
+// (reduce-scatter or all-reduce) of a training step. Used by one thread.
 #pragma once
 #include <atomic>
 
@@ -12,8 +12,8 @@ class DataMeetings {
  public:
   DataMeetings(Workplace& work, const StepUnderWay& step) : work_(work), step_(step) {}
 
-  /// All-gathers a group's weights. Before weights are used, every rank gets the shards of all ranks into a slot. After the
-  /// optimizer Steps, every rank gets the parts that the ranks have stepped into its copy that is stored whole.
+  /// All-gathers a group's weights. Before sharded weights are used, every rank receives the shards of all ranks in device memory. If
+  /// weights are stored whole but each rank updates only a part of them, every rank receives the updated parts after the update.
   void gather(const Instruction& i);
   /// Sums a gradient over the ranks in place. If gradients are sharded, only this rank's shard is summed, otherwise the whole gradient.
   void exchange(const Instruction& i);

@@ -43,7 +43,7 @@ double Dispatcher::carry_out(const Instruction& i) {
   }
 }
 
-// Runs a Fetch or an Evict. One that shares the lane of the blocks' computing uses all compute threads.
+// Runs a Fetch or an Evict. If it runs on the lane that computes blocks, it uses all compute threads.
 double Dispatcher::move(const Instruction& i) {
   std::optional<StreamScope> all_threads;
   if (i.lane == Lane::compute) all_threads.emplace(work_.streams().compute);

@@ -1,5 +1,5 @@
-// A Dispatcher passes each instruction of a list to the part of the rank that carries it out. This class contains the
-// complete mapping from operations to parts, and nothing else. Used by the threads of the executor.
+// A Dispatcher passes each instruction of a list to the object that carries it out. This class contains the complete mapping from
+// operations to these objects, and nothing else. Used by the threads of the executor.
 #pragma once
 #include "parallel/run/computing.h"
 #include "parallel/run/data_meetings.h"
@@ -11,7 +11,7 @@
 
 namespace spillway::parallel {
 
-/// Holds the parts of a rank, each of which carries out some kinds of instructions.
+/// The objects of a rank, each of which carries out some kinds of instructions.
 struct RankParts {
   RankParts(const nn::Sequential& model, Workplace& work, StepUnderWay& step)
       : computing(model, work, step), moves(work), meetings(work, step), messages(work, step), numbers(work), stepping(work, step) {}

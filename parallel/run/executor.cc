@@ -118,8 +118,8 @@ class Executor::LaneThread {
   }
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::function<void()> work_;  // the work to do; null if there is none
-  bool ends_ = false;           // set only by the thread's last piece of work, when the thread must end
+  std::function<void()> work_;  // the work to do next; null if there is none
+  bool ends_ = false;           // true when the thread must end; set only by its last piece of work
   std::thread thread_;
 };
 

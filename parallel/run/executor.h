@@ -27,7 +27,8 @@ class Executor {
 
  private:
   class LaneThread;
-  std::array<std::unique_ptr<LaneThread>, kLanes> threads_;  // each thread is started by the first list that uses its lane
+  // the threads of the lanes; each is started by the first list that uses its lane
+  std::array<std::unique_ptr<LaneThread>, kLanes> threads_;
 };
 
 }  // namespace spillway::parallel

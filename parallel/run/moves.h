@@ -1,5 +1,5 @@
-// Carries out a Program's Fetch and Evict instructions, which copy data between its tier (GPU, host memory, nvme) and the rank's device.
-// Thread-safe in the same way as DeviceCopies.
+// Carries out a step's Fetch and Evict instructions, which copy data between the tier in which it is stored (GPU, host memory, nvme) and
+// the rank's device. Thread-safe in the same way as DeviceCopies.
 #pragma once
 #include "parallel/run/workplace.h"
 

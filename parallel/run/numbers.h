@@ -16,8 +16,8 @@ class Numbers {
   /// Exchanges the sums of squares and the loss among all ranks, after all Reduce
   /// instructions. `loss_sum` is the loss of this rank. agree() is a collective.
   void agree(double loss_sum);
-  /// Returns the result of the step. Called after agree(). `overlap` is that of the
-  /// Program that is running. Sets `factor` to the clip factor.
+  /// Returns the result of the step. Called after agree(). `overlap` says when the optimizer runs in the instruction list that is being
+  /// executed. Sets `factor` to the clip factor.
   StepResult judge(const StepUnderWay& step, OptimizerOverlap overlap, double& factor) const;
 
  private:
@@ -29,8 +29,8 @@ class Numbers {
   void agree_with_pipeline_ranks();
 
   Workplace& work_;
-  std::vector<std::span<double>> square_sums_;  // when training: sums of squares by group and tile; after agree(), those of all ranks
-  std::span<double> told_;                      // buffer in which the ranks' numbers are exchanged
+  std::vector<std::span<double>> square_sums_;  // when training: the sums of squares by group and tile; after agree(), those of all ranks
+  std::span<double> told_;                      // the buffer in which the ranks' numbers are exchanged
   double loss_sum_ = 0;                         // loss of all ranks after agree()
   bool own_loss_finite_ = true;
 };

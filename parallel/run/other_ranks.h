@@ -35,8 +35,9 @@ class OtherRanks {
   const Plan& plan_;
   Communicator* const data_;
   SharedEnd pipeline_;
-  const std::array<Communicator*, 2> all_;      // null for a group that has only this rank
-  std::unique_ptr<RankExchange> own_exchange_;  // null if GPUs exchange data directly
+  // the communicators of the data-parallel and of the pipeline ranks; null for a group that has only this rank
+  const std::array<Communicator*, 2> all_;
+  std::unique_ptr<RankExchange> own_exchange_;  // the exchange of data in device memory; null if GPUs exchange data directly
   RankExchange* exchange_ = nullptr;
 };
 

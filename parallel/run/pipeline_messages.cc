@@ -5,7 +5,7 @@
 namespace spillway::parallel {
 namespace {
 
-// Each kind of data has its own tag. Between two ranks, messages with the same tag keep their order.
+// Returns the tag of a message. Each kind of data has its own tag. Between two ranks, messages with the same tag keep their order.
 int tag(const Instruction& i) { return static_cast<int>(i.what); }
 
 // Cuts weights into the pieces in which they are sent. Sender and receiver cut in the same way, in whatever tiers they store the weights.
@@ -39,8 +39,8 @@ std::span<std::byte> PipelineMessages::message(const Instruction& i, const Slot&
           static_cast<size_t>(i.tiles.count() * work_.format().gradient_tile_bytes())};
 }
 
-// Sends the tiles that this rank has stepped. If the CPU cannot address the weights, they pass through a buffer of the
-// staging ring. drain() makes sure that earlier optimizer Steps on this thread have returned their buffers.
+// Sends the tiles that this rank has updated. If the CPU cannot address the weights, they pass through a buffer of the staging ring.
+// drain() makes sure that earlier optimizer updates on this thread have returned their buffers.
 void PipelineMessages::send_weights(const Instruction& i) {
   work_.stepper.drain();
   offload::Blob& blob = work_.state.weights(i.group);

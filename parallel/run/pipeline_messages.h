@@ -1,6 +1,6 @@
-// Exchanges messages with the other ranks of the pipeline: block outputs and their gradients, which lie on
-// the device, and gradients and weights of groups that several of these ranks share. One thread sends and
-// another receives; weights are sent and received on the thread that steps them.
+// Exchanges messages with the other ranks of the pipeline: block outputs and their gradients, which lie on the device, and gradients and
+// weights of groups that several of these ranks share. One thread sends and another receives; weights are sent and received on the thread
+// that updates them.
 #pragma once
 #include <atomic>
 
@@ -16,7 +16,7 @@ class PipelineMessages {
   void send(const Instruction& i);
   void receive(const Instruction& i);
 
-  /// Returns the number of bytes sent so far.
+  /// Returns the number of bytes that this object has sent so far.
   i64 bytes() const { return bytes_; }
 
  private:

@@ -7,8 +7,8 @@
 namespace spillway::parallel {
 namespace {
 
-// Returns the update with its gradient scale. `clip_factor` applies to gradients without
-// the loss scale, so this function divides the loss scale out.
+// Returns the update with its gradient scale. `clip_factor` applies to gradients without the loss scale, so the gradient scale is divided
+// by the loss scale.
 Update update_of(const StepSettings& settings, double clip_factor) {
   Update update = settings.update;
   update.random = settings.random;
@@ -26,12 +26,12 @@ Rank::Rank(const nn::Sequential& model, const Plan& plan, const Resources& resou
 }
 
 Rank::~Rank() {
-  work_.device.lanes.reset();  // destroyed first, because after an error work on the lanes' queues may still use other members
+  work_.device.lanes.reset();  // destroyed first, because after an error, work on the lanes' queues may still use the other members
   work_.weights.hide_all();
 }
 
-// Makes the previous step's update the deferred one. Every reader waits for the optimizer Steps of its
-// group, so readers may be switched to the new generation before the list starts.
+// Makes the previous step's update the deferred one. Every reader of weights waits for the deferred update of its group, so readers may be
+// switched to the new generation (copy of the weights) before the list starts.
 void Rank::begin_deferred() {
   step_.deferred = step_.own;
   waiting_ = Waiting::nothing;
@@ -67,9 +67,9 @@ std::vector<Timing> Rank::run_list(const List& list, Steps steps) {
   return timings;
 }
 
-// Chooses the Program of the step: the one that speculates or, while clipping is frequent, the one that defers optimizer
-// Steps. Both leave the gradients of all groups in the same places, so if all Steps of an update wait, the first list of
-// either Program can run them. If only some Steps wait, they are run before the Program changes.
+// Chooses the Program (list of instructions) of the step: the one that updates speculatively or, while clipping is frequent, the one that
+// defers the updates. Both leave the gradients of all groups in the same places, so if all updates of a step wait, either Program can
+// make them. If only some wait, they are made before the Program changes.
 void Rank::begin_step(const StepSettings& settings) {
   step_.settings = settings;
   const Program& program = plan_.train_when_clipping && !clip_record_.speculate() ? *plan_.train_when_clipping : plan_.train;
@@ -77,8 +77,7 @@ void Rank::begin_step(const StepSettings& settings) {
   program_ = &program;
 }
 
-// Runs the head, the list with which a step begins. Optimizer Steps inside the backward apply an update that assumes that nothing is
-// clipped.
+// Runs the head, the list with which a step begins. Optimizer updates inside the backward assume that the gradients are not clipped.
 void Rank::run_head() {
   head_ = &program_->head_for(waiting_);
   if (waiting_ != Waiting::nothing) begin_deferred();
@@ -88,7 +87,7 @@ void Rank::run_head() {
   head_timings_ = run_list(*head_, Steps::beside_compute);
 }
 
-// Computes the step's result, and the update that the remaining optimizer Steps apply, at the end of this step or in the next one.
+// Computes the step's result, and the update that remains to be applied, at the end of this step or in the next one.
 StepResult Rank::judge_step() {
   double factor = 1;
   const StepResult result = parts_.numbers.judge(step_, program_->overlap, factor);

@@ -1,5 +1,6 @@
-// A Rank is one rank of a training run. It executes the Programs of a plan on a model, with the state that it stores and the resources that
-// it is given. One thread owns and calls it; its other threads are internal. Results have the same bits for every placement.
+// A Rank is one rank of a training run. It executes the instruction lists of a plan (its Programs) on a model, with the state that it
+// stores and the resources that it is given. One thread owns and calls it; its other threads are internal. Results are bitwise the same,
+// whichever tiers store the data.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -27,11 +28,11 @@ class Rank {
   using ByteSource = std::function<bool(const nn::Parameter&, i64 begin, DType dtype, std::span<std::byte> out)>;
   void load(const Source& source, const MomentSource& moments = {}, const ByteSource& bytes = {});
 
-  /// Runs one optimizer step. Calls `load_batch` once, on the thread that loads data, with input_stream() as the current
-  /// stream. If optimizer Steps are deferred, the next train_step() or settle() applies the rest of the update.
+  /// Runs one optimizer step. Calls `load_batch` once, on the thread that loads data, with input_stream() as the current stream. If
+  /// optimizer updates are deferred, the next train_step() or settle() applies the rest of them.
   StepResult train_step(const std::function<StepBatch()>& load_batch, const StepSettings& settings);
-  /// Applies what is left of a deferred update. Must be called before state() is read, unless
-  /// train_step() comes next. evaluate() and logits() call settle() themselves.
+  /// Applies the rest of a deferred update. Must be called before state() is read, unless train_step() comes next. evaluate() and
+  /// logits() call settle() themselves.
   void settle();
   /// Settles the state, and lets `save` read the present state while training continues. An earlier snapshot must have been ended.
   Snapshot& begin_snapshot(Snapshot::Save save, double patience_s = Snapshot::kPatient);
@@ -48,11 +49,12 @@ class Rank {
   /// Returns the sum of the token losses of one micro-batch of this data-parallel rank
   /// (Mode::evaluate). evaluate() is a collective: all ranks must call it together.
   double evaluate(const MicroBatch& batch);
-  /// Returns the logits of one position of each row, as [B, V], converted to fp64. logits() is a collective like evaluate().
+  /// Returns the logits of one position of each sequence of the batch, as [B, V], converted to fp64. logits() is a collective like
+  /// evaluate().
   std::vector<double> logits(const MicroBatch& batch, i64 position);
   /// Returns the logits of the batch's last position. The plan must have a key/value cache. The cache holds the positions before `begin`
-  /// from earlier calls, and the batch's positions are added to it. The batch must have as many rows as the plan has, and its number of
-  /// positions must be one of pass_lengths().
+  /// from earlier calls, and the batch's positions are added to it. The batch must have as many sequences as the plan has, and its number
+  /// of positions must be one of pass_lengths().
   std::vector<double> next_logits(const MicroBatch& batch, i64 begin);
 
   /// Returns a stream for making micro-batches outside of train_step(). The CPU can write its memory, which is device memory with a CPU and
@@ -93,15 +95,15 @@ class Rank {
   Dispatcher dispatcher_;
   TierBytes planned_bytes_;
 
-  // The members below belong to the step that is running, or to the last one.
+  // The members below describe the step that is running, or the last step if none is.
   const Program* program_ = nullptr;
   const List *head_ = nullptr, *tail_ = nullptr;
-  Waiting waiting_ = Waiting::nothing;  // which optimizer Steps of the last step's update are still to be done
+  Waiting waiting_ = Waiting::nothing;  // the optimizer updates of the last step that are still to be made
   ClipRecord clip_record_;
   std::vector<Timing> head_timings_, tail_timings_;
   std::chrono::steady_clock::time_point head_begin_, tail_begin_;
   std::optional<offload::StagingRing> snapshot_queue_;
-  std::optional<Snapshot> snapshot_;  // the last member, because it reads the state and must be destroyed first
+  std::optional<Snapshot> snapshot_;  // the last member, because it reads the state and must be destroyed before it
 };
 
 }  // namespace spillway::parallel

@@ -7,7 +7,7 @@
 namespace spillway::parallel {
 namespace {
 
-// Says where the values come from, and the format in which tiles store them.
+// The source of the values with which a rank is filled, and the format in which tiles store them.
 struct Filling {
   const nn::Sequential& model;
   const optim::StateFormat format;

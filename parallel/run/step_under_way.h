@@ -18,17 +18,17 @@ struct StepResult {
   double loss_scale = 1;
   i64 counted_targets = 0;      // number of targets on all ranks that contribute to the loss
   i64 data_tokens = 0;          // number of tokens on all ranks that were trained on, without padding
-  bool skipped = false;         // the norm was not finite, so there was no update
+  bool skipped = false;         // true if the norm was not finite, so that there was no update
   bool own_loss_finite = true;  // false if this rank computes a loss and the loss of its own samples is not finite
   /// Lists, after a skipped step, the ids of this pipeline rank's parameters whose gradient has a tile that is
   /// not finite, in ascending order. The backward computes the gradient of the highest id first.
   std::vector<u32> not_finite;
   bool clipped = false;
-  bool redo = false;  // the optimizer Steps that were done inside the backward are discarded and done again
+  bool redo = false;  // true if the updates made inside the backward are discarded and will be made again
 };
 
 struct StepSettings {
-  Update update;  // everything but gradient_scale, which the rank fills in
+  Update update;  // the optimizer's update, except gradient_scale, which the rank fills in
   double gradient_clipping = 1;
   double loss_scale = 1;  // factor by which gradients are multiplied in the backward: a power of two, the same on all ranks
   RandomKey random;
@@ -38,14 +38,14 @@ struct StepSettings {
   std::optional<std::string> detect_anomaly;
   /// If set, the times of all ops of the blocks that this rank computes are added to `*op_times` until the step has ended. With a CPU only.
   OpTimesOf* op_times = nullptr;
-  /// Returns the text that a restart must know about this step besides the state itself. Called once loss and norm of the step are known.
+  /// Returns the text that a restart needs about this step besides the state itself. Called once loss and norm of the step are known.
   std::function<std::string(const StepResult&)> record;
 };
 
 enum class Steps { alone, beside_compute };
 
-/// Describes one update: what its optimizer Steps apply, the generation that they read, and the record committed with the generation that
-/// they write.
+/// One update of the weights: the hyperparameters that the optimizer applies, the generation (complete copy of the state) that it reads,
+/// and the record that is committed with the next generation.
 struct UpdateUnderWay {
   Update update;
   u64 from = 0;
@@ -58,8 +58,8 @@ struct StepUnderWay {
   StepBatch batch;
   StepSettings settings;
   Steps steps = Steps::alone;
-  UpdateUnderWay own;       // the update of this step
-  UpdateUnderWay deferred;  // the update of the previous step, if some of its optimizer Steps were deferred
+  UpdateUnderWay own;       // the update of this training step
+  UpdateUnderWay deferred;  // the update of the previous training step, if a part of it was deferred
 
   const UpdateUnderWay& of(const Instruction& i) const { return i.deferred ? deferred : own; }
 };

@@ -1,4 +1,5 @@
-// Carries out a rank's optimizer instructions: Step, Land and Commit. Used by the optimizer thread.
+// Carries out a rank's optimizer instructions: Step (the update of a bucket), Land (waiting for writes) and Commit. Used by the optimizer
+// thread.
 #pragma once
 #include "parallel/run/step_under_way.h"
 #include "parallel/run/workplace.h"
@@ -9,9 +10,9 @@ class Stepping {
  public:
   Stepping(Workplace& work, const StepUnderWay& step) : work_(work), step_(step) {}
 
-  /// Runs an optimizer Step. Returns the microseconds for which the Step waited for transfers.
+  /// Makes the optimizer update of a bucket. Returns the microseconds for which the update waited for transfers.
   double step(const Instruction& i);
-  /// Waits until writes of optimizer Steps are complete: those of the instruction's group, or those of all groups if the instruction names
+  /// Waits until writes of optimizer updates are complete: the writes of the instruction's group, or of all groups if the instruction names
   /// none.
   void land(const Instruction& i);
   void commit(const Instruction& i);

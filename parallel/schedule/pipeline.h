@@ -16,13 +16,13 @@ struct Pipeline {
   int rank = 0, ranks = 1;
   ScheduleKind kind = ScheduleKind::one_forward_one_backward;
   i64 chunks = 1;                         // number of stages that a rank holds
-  std::vector<u16> begins;                // first block of each stage; empty: all stages get equal numbers of blocks
-  std::shared_ptr<const Schedule> table;  // a schedule read from a file, which may be run; if set, it is used instead of `kind`
+  std::vector<u16> begins;                // first block of each stage; if empty, all stages get equal numbers of blocks
+  std::shared_ptr<const Schedule> table;  // a schedule that was read from a file and may be run; if set, it is used instead of `kind`
 };
 
 struct Stages {
-  Schedule schedule;         // contains no idle slots
-  std::vector<u16> begins;   // the first block of each stage, followed by the number of blocks
+  Schedule schedule;         // the schedule, without idle slots
+  std::vector<u16> begins;   // first block of each stage, followed by the number of blocks of the model
   std::vector<u16> rank_of;  // the rank that holds each block
 
   u16 first(u16 stage) const { return begins[stage]; }

@@ -14,7 +14,7 @@ namespace spillway::parallel {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr double kRounding = 1 + 1e-9;  // tolerance for rounding, since the same seconds may be added in another order
+constexpr double kRounding = 1 + 1e-9;  // factor by which equal costs may differ, since the same seconds may be added in another order
 
 class Splitter {
  public:
@@ -38,11 +38,12 @@ class Splitter {
   double seconds(size_t a, size_t b) const { return seconds_[b] - seconds_[a]; }
   bool fits(size_t a, size_t b) const { return stage_bytes_ == 0 || bytes_[b] - bytes_[a] <= stage_bytes_; }
 
-  // Splits the blocks so that the total cost is least, and returns this cost. `cost` returns the cost of one stage; `together` combines the
-  // costs of several stages. Records where each stage begins.
+  // Splits the blocks so that the total cost is least, and returns this cost. `cost` returns the cost of one stage; `together` combines
+  // the costs of several stages. The beginnings of the stages are stored in begin_.
   template <class Cost, class Together>
   double solve(const Cost& cost, const Together& together) {
-    std::vector<double> least(blocks_ + 1, kNever);  // for each b: least cost of the first b blocks, divided into the stages so far
+    // for each b: the least cost of the first b blocks, divided into the stages considered so far
+    std::vector<double> least(blocks_ + 1, kNever);
     least[0] = 0;
     begin_.assign(stages_, std::vector<size_t>(blocks_ + 1, 0));
     for (size_t s = 0; s < stages_; ++s) {
@@ -68,8 +69,8 @@ class Splitter {
   const size_t blocks_, stages_;
   const i64 stage_bytes_;
   std::vector<double> seconds_{0};
-  std::vector<i64> bytes_{0};               // sum of the bytes of all blocks before each block
-  std::vector<std::vector<size_t>> begin_;  // where a stage begins, indexed by the stage and by the block before which it ends
+  std::vector<i64> bytes_{0};               // sums of bytes; element b is that of all blocks before block b
+  std::vector<std::vector<size_t>> begin_;  // where each stage begins, indexed by the stage and by the block before which it ends
 };
 
 }  // namespace

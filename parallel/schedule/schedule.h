@@ -19,8 +19,9 @@ enum class ActionKind : u8 { idle, forward, backward, backward_input, backward_w
 char letter(ActionKind kind);
 
 struct Action {
-  ActionKind kind = ActionKind::idle;  // an idle slot has no stage and no micro-batch
-  bool overlaps_next = false;          // this forward shares its cell with the next action, a backward; the two start when both can
+  ActionKind kind = ActionKind::idle;  // the kind of action; an idle slot has no stage and no micro-batch
+  // true for a forward that shares its cell with the next action, a backward; the two start when both can
+  bool overlaps_next = false;
   u16 stage = 0, micro_batch = 0;
   bool operator==(const Action&) const = default;
 };
@@ -33,11 +34,11 @@ using ScheduleRow = std::vector<Action>;
 /// A schedule has at most this many actions, counted over all ranks and with idle
 /// slots. The memory for the actions' times then still fits a laptop.
 constexpr i64 kMostActions = i64{1} << 24;
-/// These are the largest numbers of stages and micro-batches. Stages, micro-batches and ranks have 16-bit indices, which these numbers fit.
+/// The largest numbers of stages and micro-batches: their indices, and those of ranks, have 16 bits.
 constexpr i64 kMostStages = 65536, kMostMicroBatches = 65536;
 
 struct Schedule {
-  std::string name;  // the generator's name, or the file that it was read from
+  std::string name;  // the generator's name, or the name of the file from which the schedule was read
   i32 micro_batches = 0;
   std::vector<u16> rank_of;       // the rank that holds each stage
   std::vector<ScheduleRow> rows;  // one row for each rank
@@ -53,7 +54,8 @@ struct Schedule {
   bool operator==(const Schedule&) const = default;
 };
 
-/// Returns the index of the cell in which action `index` of the row lies. Both actions of an overlapped pair lie in the same cell.
+/// Returns the index of the cell (column of the table) in which action `index` of the row lies. Both actions of an overlapped pair lie in
+/// the same cell.
 i64 cell_of(const ScheduleRow& row, size_t index);
 /// Returns the place of a cell for messages, "[schedule] x.csv, row 2, column 5". Rows and columns are counted from 1, as in editors.
 std::string at_cell(const Schedule& schedule, i64 rank, i64 cell);

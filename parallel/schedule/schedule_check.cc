@@ -107,7 +107,7 @@ class Checker {
   }
 
   const Schedule& schedule_;
-  std::vector<u8> done_;  // [stage][micro-batch]: one bit for each kind of action that has been found
+  std::vector<u8> done_;  // by stage and micro-batch: one bit for each kind of action that has been found
 };
 
 }  // namespace

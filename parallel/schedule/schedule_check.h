@@ -15,9 +15,9 @@ namespace spillway::parallel {
 ///   4. The order can be carried out to its end: ranks do not deadlock.
 void check_schedule(const Schedule& schedule);
 
-/// Returns why a schedule that passed check_schedule() may be drawn and timed but not run, or nothing if it
-/// may be run. A schedule may not be run if a stage computes its weight gradients (B or W) in another order
-/// than ascending micro-batches, because that would change the bits of their sum.
+/// Returns why a schedule that passed check_schedule() may be drawn and timed but not run, or nothing if it may be run. A schedule may not
+/// be run if a stage computes its weight gradients (B or W) in another order than ascending micro-batches, because the rounding of their
+/// sum would then differ.
 std::optional<std::string> why_not_executable(const Schedule& schedule);
 
 }  // namespace spillway::parallel

@@ -36,7 +36,8 @@ class Parser {
   Parser(std::string_view text, const std::string& name) : text_(text) { schedule_.name = name; }
 
   Schedule run() {
-    if (text_.starts_with("\xef\xbb\xbf")) text_.remove_prefix(3);  // skips the UTF-8 byte order mark with which spreadsheets begin a file
+    // skips the UTF-8 byte order mark with which spreadsheet programs begin a file
+    if (text_.starts_with("\xef\xbb\xbf")) text_.remove_prefix(3);
     text_ = text_.substr(0, text_.find_last_not_of(" \t\r\n") + 1);
     if (text_.empty())
       throw Error(ErrorCode::data, fmt::format("[schedule] {}: expected one row for each rank, got an empty file", schedule_.name));

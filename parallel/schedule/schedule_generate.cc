@@ -58,7 +58,8 @@ class Row {
   explicit Row(std::optional<i64> weights_late) : weights_late_(weights_late) {}
 
   void forward(Turn t) { add(ActionKind::forward, t); }
-  // Adds a backward. If backwards are split, adds its input part, and the weight part of a backward `weights_late` backwards earlier.
+  // Adds a backward. If backwards are split, adds its input part, and then the weight part of the backward that lies `weights_late`
+  // backwards earlier.
   void backward(Turn t) {
     add(weights_late_ ? ActionKind::backward_input : ActionKind::backward, t);
     owed_.push_back(t);

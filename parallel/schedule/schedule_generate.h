@@ -42,8 +42,8 @@ std::string_view to_string(ScheduleKind kind);
 std::optional<ScheduleKind> schedule_kind(std::string_view name);
 
 struct PipelineShape {
-  i64 ranks = 1;          // P: ranks of one pipeline
-  i64 micro_batches = 1;  // M: micro-batches of one step
+  i64 ranks = 1;          // P, the number of ranks of the pipeline
+  i64 micro_batches = 1;  // M, the number of micro-batches of a step
   i64 chunks = 1;         // number of stages that a rank holds
 };
 

@@ -127,7 +127,7 @@ class Simulator {
 
   [[noreturn]] void refuse_circle(size_t rank) const {
     std::vector<bool> seen(ranks_.size(), false);
-    while (!seen[rank]) {  // follows the waits until it comes to a rank for the second time, which is then in the cycle
+    while (!seen[rank]) {  // follows the waits until it reaches a rank for the second time, which is then part of the cycle
       seen[rank] = true;
       if (const auto next = waits_on(rank)) rank = *next;
     }

@@ -10,18 +10,18 @@ namespace spillway::parallel {
 /// A cost is either 0 or between these limits. Sums of any number of costs are then finite, and ratios of costs are valid numbers.
 constexpr double kLeastCost = 1e-9, kMostCost = 1e9;
 
-/// Holds the costs of the actions of one stage, in any unit of time. By default every action takes one slot, as in the tables of
+/// Holds the costs of the actions of one stage, in any unit of time. By default every action takes one unit, as in the tables of
 /// torch.distributed.pipelining.
 struct StageCosts {
   double forward = 1, backward = 1, backward_input = 1, backward_weight = 1;
-  double of(ActionKind kind) const;  // cost of an action; 0 for idle
+  double of(ActionKind kind) const;  // returns the cost of an action; 0 for idle
   bool operator==(const StageCosts&) const = default;
 };
 
 struct ScheduleCosts {
   std::vector<StageCosts> stages = std::vector<StageCosts>(1);  // one entry that holds for all stages, or one entry per stage
-  double transfer = 0;  // time in which an activation or its gradient reaches another rank; the sender goes on meanwhile
-  /// States how much of what F saved is still needed by W after I, as a share from 0 to 1. 1 is the safe assumption: I frees nothing.
+  double transfer = 0;  // time in which an activation or its gradient reaches another rank; the sender continues meanwhile
+  /// The share, from 0 to 1, of the activations saved by F that W still needs after I. 1 is the safe assumption: I frees nothing.
   double kept_for_weight = 1;
   const StageCosts& of(u16 stage) const { return stages[stages.size() == 1 ? 0 : stage]; }
   bool operator==(const ScheduleCosts&) const = default;
@@ -42,7 +42,8 @@ struct RankTimes {
 };
 
 struct ScheduleTimes {
-  std::vector<std::vector<ActionTime>> actions;  // same indices as Schedule::rows; an idle slot of the schedule takes no time
+  // the times of all actions, indexed as Schedule::rows; an idle slot of the schedule takes no time
+  std::vector<std::vector<ActionTime>> actions;
   std::vector<RankTimes> ranks;
   double makespan = 0;
   double idle(i64 rank) const { return makespan - ranks[static_cast<size_t>(rank)].busy; }
@@ -57,8 +58,8 @@ struct ScheduleTimes {
 /// Error(usage) for costs beyond the limits, and for a number of costs that is neither one nor one per stage.
 ScheduleTimes simulate_schedule(const Schedule& schedule, const ScheduleCosts& costs = {});
 
-/// Returns the schedule with those idle slots that appear if each action takes one slot. An overlapped pair takes its own cell and an empty
-/// one.
+/// Returns the schedule with those idle slots that appear if each action takes one unit of time. An overlapped pair takes its own cell and
+/// an empty one.
 Schedule with_idle(const Schedule& schedule);
 
 }  // namespace spillway::parallel

@@ -9,7 +9,7 @@ namespace spillway::parallel {
 namespace {
 
 constexpr const char* kRoster = "all";
-constexpr size_t kBefore = 2;  // number of words of a roster before those of the first attendee
+constexpr size_t kBefore = 2;  // number of words in a roster before the words of the first rank
 
 }  // namespace
 

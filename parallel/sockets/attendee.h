@@ -15,7 +15,7 @@ int to_number(const std::string& text);
 std::string rank_names(const std::vector<int>& ranks);
 
 struct Attendee {
-  std::string host, node, near_name, far_host;  // ranks with the same `node` share memory
+  std::string host, node, near_name, far_host;  // addresses of the rank; ranks with the same `node` share memory
   int far_port = 0;
   static constexpr size_t kWords = 5;
 
@@ -23,7 +23,7 @@ struct Attendee {
   static Attendee of(const Words& words, size_t at);
 };
 
-/// Holds what a rank first says to rank 0. Rank 0 compares the build and the number of ranks with its own.
+/// The first message of a rank to rank 0, which compares the sender's build and number of ranks with its own.
 struct Introduction {
   std::string build;
   int rank = 0, size = 0;

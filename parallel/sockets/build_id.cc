@@ -31,7 +31,8 @@ std::string find_build(const char* note, size_t left) {
   return "";
 }
 
-// This variable's address lies in the object that contains this code: the program, or the library that a program or Python has loaded.
+// The address of this variable lies in the object that contains this code: the program, or the library that a program or Python has
+// loaded.
 const char kHere = 0;
 
 bool holds_this(const dl_phdr_info& object) {

@@ -1,6 +1,6 @@
-// Makes communicators whose ranks are processes, without MPI. Processes on the same node share memory and talk through
-// Unix-domain sockets; processes on different nodes talk through TCP. If a process ends, the others notice it at once; if it
-// hangs, they notice it after the time-out. Sums have the same bits as with every other communicator (ordered_sum.h).
+// Makes communicators whose ranks are processes, without MPI. Processes on the same node share memory and talk through Unix-domain sockets;
+// processes on different nodes talk through TCP. If a process ends, the others notice it at once; if it hangs, they notice it after the
+// time-out. Sums are bitwise those of every other communicator (ordered_sum.h).
 #pragma once
 #include <memory>
 #include <string>
@@ -14,14 +14,14 @@ struct SocketOptions {
   /// Gives the address of the rendezvous: unix:NAME (one node only), tcp:HOST:PORT with the host
   /// of rank 0, or file:PATH of a file that all nodes can read (meeting_place.h).
   std::string place;
-  /// Gives a secret that all ranks of this run know, which tells them from other runs at the same rendezvous. The
-  /// secret is ignored if the rendezvous is a file, because the file contains a token of its own.
+  /// Gives a secret that all ranks of this run know, which tells them from other runs at the same rendezvous. The secret is ignored if the
+  /// rendezvous is a file, because the file contains the token.
   std::string token = {};
   double timeout_s = 60;
-  /// Limits the seconds in which all ranks must arrive. 0 means as long as the time-out.
+  /// The seconds in which all ranks must arrive. 0 means as long as the time-out.
   double meeting_s = 0;
-  /// Limits the seconds in which the process that listens at the rendezvous must give its first answer. After
-  /// that, this rank tries again, because the address may belong to another process by then.
+  /// The seconds in which the process that listens at the rendezvous must give its first answer. After that, this rank connects again,
+  /// because the address may belong to another process by then.
   double first_answer_s = 10;
   /// If above 0, ranks r with equal r / ranks_per_node count as one node, so that one machine can
   /// test the transport between nodes. If 0, the nodes are the real machines.

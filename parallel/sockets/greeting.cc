@@ -69,7 +69,8 @@ Reception::Reception(std::vector<Descriptor> listeners, size_t most, size_t most
   for (Descriptor& one : listeners) doors_.push_back({std::move(one)});
 }
 
-// Closes one connection whose greeting is not complete, to make room for another. Returns false if no connection may be closed.
+// Closes one connection whose greeting is not complete, so that another one can be accepted. Returns false if no connection may be
+// closed.
 bool Reception::give_way() {
   auto one = std::ranges::find_if(coming_, [](const Coming& c) { return c.memo.empty(); });
   if (one == coming_.end()) one = std::ranges::find_if(coming_, [](const Coming& c) { return c.until != kAwaited; });
@@ -120,7 +121,7 @@ void Reception::drop_late() {
   });
 }
 
-// Reads from the connection until its words are complete. Does not read beyond their frame, because what follows is read by other code.
+// Reads from the connection until its words are complete. Does not read beyond their frame, because other code reads what follows.
 std::optional<Reception::Visitor> Reception::read(Coming& one, bool& over) {
   for (;;) {
     const std::optional<size_t> more = missing(one.bytes, kMostGreetingBytes);

@@ -14,7 +14,7 @@ namespace spillway::parallel {
 using Words = std::vector<std::string>;
 
 bool send_words(const Descriptor& socket, const Words& words, Deadline deadline);
-constexpr u32 kMostGreetingBytes = 4096;  // limit until a process has proved that it knows the secret
+constexpr u32 kMostGreetingBytes = 4096;  // largest greeting in bytes from a process that has not yet proved that it knows the secret
 constexpr u32 kMostWordsBytes = 16u << 20;
 /// Receives words. Returns nothing, and sets `why` to the reason, if the connection ends, if nothing comes before the deadline, if the
 /// other process is a stranger, or if it sends more than `most` bytes.
@@ -26,9 +26,9 @@ std::optional<Words> receive_words(const Descriptor& socket, Deadline deadline, 
 class Reception {
  public:
   static constexpr size_t kMostASecond = 4096;
-  /// At most `most` connections may be open whose greeting is not complete, or as many as there are file descriptors for. If there are
-  /// more, the oldest one that has said nothing yet is closed. Only if there is no such connection, one that has begun to prove itself is
-  /// closed.
+  /// Listens at `listeners`. At most `most` connections may be open whose greeting is not complete, or as many as there are file
+  /// descriptors for. If there are more, the oldest one that has said nothing yet is closed; if all have said something, one that has
+  /// begun to prove itself is closed.
   Reception(std::vector<Descriptor> listeners, size_t most, size_t most_a_second = kMostASecond);
 
   struct Visitor {
@@ -53,12 +53,12 @@ class Reception {
  private:
   struct Door {
     Descriptor listener;
-    size_t let_in = 0;  // connections accepted in the current second
+    size_t let_in = 0;  // number of connections accepted in the current second
   };
   struct Coming {
     Descriptor socket;
     std::string memo;
-    Deadline until;  // time limit for its words; kAwaited for a connection that was passed to await()
+    Deadline until;  // time limit for the connection's words; kAwaited for a connection that was passed to await()
     std::string bytes = {};
   };
   static constexpr Deadline kAwaited = Deadline::max();

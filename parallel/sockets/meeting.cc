@@ -42,9 +42,9 @@ std::string node_key(const SocketOptions& options) {
   return fmt::format("{} {} {} {}", host_name(), first_line("/proc/sys/kernel/random/boot_id"), network, part);
 }
 
-// The two ends of a connection (host and guest) prove to each other that they know the secret. First the host proves it, then the guest for
-// what it says, then the host for its answer. Each end contributes a random word (nonce) that it has never used before, so a recorded proof
-// is worthless later.
+// The two ends of a connection (host and guest) prove to each other that they know the secret. They first exchange nonces, random numbers
+// that were never used before. Then three messages follow, each with a proof over both nonces: the host's proof alone, the guest's request
+// to join, and the host's answer. Since the nonces are new, a recorded proof is worthless later.
 struct Handshake {
   const Secret& secret;
   std::string of_guest, of_host;
@@ -57,7 +57,7 @@ struct Handshake {
     words.push_back(secret.proof_of(said(by, words)));
     return words;
   }
-  // Checks the proof, which is the last word, and returns the other words, or nothing if the proof is wrong.
+  // Checks the proof, which is the last of the words. Returns the words before it, or nothing if the proof is wrong.
   std::optional<Words> proved(const char* by, Words words) const {
     if (words.empty()) return std::nullopt;
     const std::string proof = words.back();
@@ -67,7 +67,7 @@ struct Handshake {
 };
 constexpr const char *kHello = "hello", *kHost = "host", *kGuest = "guest", *kAnswer = "answer", *kElsewhere = "elsewhere";
 
-// Returns the limit for open connections: all ranks may connect at the same time, and some strangers too.
+// Returns the limit for connections that are open at the same time: those of all ranks, and some of strangers.
 size_t most_coming(const SocketOptions& options) { return 2 * static_cast<size_t>(options.size) + 128; }
 
 std::string in_time(const SocketOptions& options) { return "within " + format_duration(options.meeting_s); }
@@ -114,7 +114,7 @@ class Host {
     return ranks;
   }
 
-  // Returns the handshake of a connection, whose memo holds the nonces of both ends.
+  // Returns the Handshake of a connection. `nonces` is the connection's memo, which holds the random words of both ends.
   Handshake handshake(const std::string& nonces) const {
     const size_t middle = nonces.find(' ');
     return {secret_, nonces.substr(0, middle), nonces.substr(middle + 1)};

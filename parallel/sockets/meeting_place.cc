@@ -16,7 +16,7 @@
 namespace spillway::parallel {
 namespace {
 
-constexpr double kOneAddress_s = 2;  // seconds for an attempt at one of several addresses, since some of them may be unreachable
+constexpr double kOneAddress_s = 2;  // seconds for an attempt at one of several addresses of a host, since some of them may be unreachable
 constexpr size_t kMostFileBytes = 64 << 10;
 
 [[noreturn]] void wrong(const std::string& text) {

@@ -8,12 +8,12 @@ namespace spillway::parallel {
 
 /// Returns 128 random bits as 32 hexadecimal digits.
 std::string random_bits();
-/// Returns true if the text has the form of a result of random_bits().
+/// Returns true if the text could be a result of random_bits(): 32 hexadecimal digits.
 bool are_random_bits(const std::string& text);
 
 class Secret {
  public:
-  /// `token` may have any length. The secret is only as strong as the token is hard to guess.
+  /// Makes a secret from `token`, which may have any length. The secret is only as strong as the token is hard to guess.
   explicit Secret(const std::string& token);
   /// Returns a proof of these words in this order: 64 hexadecimal digits, which only a process that knows the token can compute.
   std::string proof_of(const std::vector<std::string>& words) const;

@@ -1,6 +1,6 @@
-// Provides stream sockets, within a node (Unix-domain with abstract names) and between nodes (TCP). No call
-// blocks beyond its deadline. Sockets are closed on exec and when their owner is destroyed. They serve the
-// wire over sockets (communicator_sockets.h). Plain values; no shared state.
+// Provides stream sockets, within a node (Unix-domain with abstract names) and between nodes (TCP). No call blocks beyond its deadline.
+// Sockets are closed on exec and when their owner is destroyed. The communicator over sockets (communicator_sockets.h) uses them. Plain
+// values; no shared state.
 #pragma once
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -20,10 +20,10 @@ using Deadline = std::chrono::steady_clock::time_point;
 Deadline deadline_in(double seconds);
 /// Returns the milliseconds until the deadline, as a timeout for poll(), or 0 if the deadline has passed.
 int milliseconds_until(Deadline deadline);
-/// Returns true if this error of a non-blocking call only means that the call should be repeated later.
+/// Returns true if this error number of a non-blocking call only means that the call should be repeated later.
 bool will_pass(int error);
 
-/// Makes the pauses between attempts. The first pause is 5 ms; later ones grow up to half a second.
+/// Makes the pauses between attempts to connect. The first pause is 5 ms; later ones grow up to half a second.
 class Pauses {
  public:
   Deadline next();
@@ -64,8 +64,8 @@ class SocketAddress {
 Descriptor try_listen(const SocketAddress& address, int& error);
 Descriptor try_connect(const SocketAddress& address, Deadline deadline, std::string& why);
 Descriptor accept_from(const Descriptor& listener);
-/// Returns true if the process at the other end of a Unix-domain socket belongs to this user,
-/// according to the kernel (SO_PEERCRED). Always returns true for other kinds of sockets.
+/// Returns true if the process at the other end of a Unix-domain socket belongs to this user, according to the kernel (SO_PEERCRED); for
+/// other kinds of sockets always returns true.
 bool is_of_this_user(const Descriptor& socket);
 
 /// send_all() and receive_all() transfer all `count` bytes. They return false if the deadline passes earlier, or if the other end is gone.

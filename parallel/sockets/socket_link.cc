@@ -46,7 +46,7 @@ void SocketLink::receive(Ticket ticket, Wire::Channel channel, std::span<std::by
   put({.kind = SocketFrame::Kind::ready, .channel = static_cast<u16>(channel), .bytes = std::ssize(bytes), .ticket = ticket, .tag = tag});
 }
 
-// Matches sends with receives that the other rank has announced. For one channel and tag, the n-th send belongs to the n-th receive.
+// Matches sends with receives that the other rank has announced. For each channel and tag, the n-th send belongs to the n-th receive.
 void SocketLink::match(const Address& address) {
   std::deque<Ticket>& sends = unmatched_[address];
   std::deque<Ready>& readies = ready_[address];
@@ -123,7 +123,8 @@ bool SocketLink::write_some() {
   message.msg_iov = pieces, message.msg_iovlen = 2;
   const ssize_t sent = sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent < 0) {
-    write_is_closed_ = !will_pass(errno);  // reading goes on: data that the other rank has sent is read before that rank counts as gone
+    // only writing ends: data that the other rank has sent is still read before that rank counts as gone
+    write_is_closed_ = !will_pass(errno);
     return false;
   }
   now.written += sent;
@@ -151,7 +152,7 @@ void SocketLink::read() {
   for (i64 budget = share_bytes_; budget > 0 && !end_;) {
     if (!parse() || !read_some(budget)) return;
   }
-  if (!end_) parse();  // parses what arrived last, which must not wait until the other rank sends more
+  if (!end_) parse();  // parses what arrived last at once, since the other rank may not send more
 }
 
 // Reads once from the socket. If much is left for the current destination, reads directly into it, and otherwise into the inbox.

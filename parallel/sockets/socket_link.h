@@ -16,7 +16,7 @@ namespace spillway::parallel {
 class SocketLink {
  public:
   using Ticket = Wire::Ticket;
-  /// One call of read() or write() transfers about `share_bytes` at most.
+  /// Makes a link over a connected socket. One call of read() or write() transfers about `share_bytes` at most.
   explicit SocketLink(Descriptor socket, i64 share_bytes = 8 * kMiB);
 
   void post(const std::vector<std::byte>& letter);
@@ -52,7 +52,7 @@ class SocketLink {
   };
   struct Outgoing {
     std::span<const std::byte> bytes;
-    i64 begun = 0;  // number of bytes that have been put into frames so far
+    i64 begun = 0;  // number of bytes of the ticket's buffer that have been put into frames so far
     u64 to = 0;     // the receiver's ticket
     bool done = false;
   };
@@ -68,9 +68,9 @@ class SocketLink {
   // Describes the frame that is being written. It consists of bytes of the outbox, or of a header and a part of a ticket's buffer.
   struct Writing {
     std::vector<std::byte> owned;
-    Ticket ticket = 0;  // 0: the whole frame is in `owned`
+    Ticket ticket = 0;  // the ticket whose buffer the frame continues with; 0: the whole frame is in `owned`
     i64 offset = 0, count = 0;
-    i64 written = 0;  // number of bytes written so far, first those of `owned` and then those of the buffer's part
+    i64 written = 0;  // number of bytes of the frame written so far, first those of `owned` and then those of the buffer's part
   };
 
   void put(SocketFrame frame, const void* bytes = nullptr);
@@ -92,8 +92,9 @@ class SocketLink {
 
   std::vector<std::byte> outbox_;  // complete frames that wait to be written
   std::map<Ticket, Outgoing> outgoing_;
-  std::map<Address, std::deque<Ticket>> unmatched_;  // sends of this rank without a counterpart; dropped ones keep their place
-  std::map<Address, std::deque<Ready>> ready_;       // receives that the other rank has announced
+  // sends of this rank for which the other rank has not announced a receive; dropped ones keep their place
+  std::map<Address, std::deque<Ticket>> unmatched_;
+  std::map<Address, std::deque<Ready>> ready_;  // receives that the other rank has announced and that have no send yet
   std::deque<Ticket> sending_;
   std::optional<Writing> writing_;
 

@@ -46,14 +46,14 @@ class Mesh {
  private:
   // Records how far this rank has come in connecting to one rank with a lower number.
   struct Way {
-    bool is_asked = false;  // this rank has connected and waits for the other rank's answer
+    bool is_asked = false;  // true if this rank has connected and waits for the other rank's answer
     Deadline next_try{};
     Pauses pauses;
     std::string why = "it does not answer";
   };
 
   size_t me() const { return static_cast<size_t>(options_.rank); }
-  // Returns the words that a rank proves to another one. They contain the session, so they are valid for this run only.
+  // Returns the words that a rank proves to another rank. They contain the session word, so they are valid for this run only.
   Words said(const char* what, int from, int to) const { return {what, roster_.session, std::to_string(from), std::to_string(to)}; }
   std::string proof_of(const char* what, int from, int to) const { return secret_.proof_of(said(what, from, to)); }
   bool is_near(int rank) const { return all_[static_cast<size_t>(rank)].node == all_[me()].node; }
@@ -149,7 +149,7 @@ class Mesh {
   const i64 memory_bytes_;
   const Deadline deadline_ = deadline_in(options_.meeting_s);
   std::vector<Neighbour> neighbours_;
-  std::vector<Way> ways_;  // one for each rank with a lower number
+  std::vector<Way> ways_;  // the state of the connection to each rank with a lower number
 };
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 namespace spillway::parallel {
 
-/// Holds the connection of this rank to another one.
+/// Holds the connection of this rank to another rank.
 struct Neighbour {
   Descriptor socket;    // the connection's stream; empty for this rank itself
   SharedMemory memory;  // shared memory of a rank on this node, or of this rank

@@ -18,7 +18,7 @@ namespace spillway::parallel {
 namespace {
 
 constexpr int kEventsAtATime = 64;
-constexpr double kClosing_s = 10;  // seconds for which close() waits for ranks that hang
+constexpr double kClosing_s = 10;  // the most seconds for which close() waits for ranks that hang
 
 void check(int status, const char* call) {
   if (status < 0) throw Error(ErrorCode::io, fmt::format("[sockets] expected {} to succeed, got \"{}\"", call, std::strerror(errno)));
@@ -160,7 +160,7 @@ std::vector<Wire::Gone> SocketWire::gone() {
 
 bool SocketWire::give_up(int rank) {
   SocketLink& link = link_to(rank);
-  link.write();  // sends what the other rank should know in case it is still running
+  link.write();  // sends frames that other ranks need if they are still running
   link.end("it was given up");
   told_[static_cast<size_t>(rank)] = true;
   watch(rank);

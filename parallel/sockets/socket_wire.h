@@ -48,12 +48,12 @@ class SocketWire final : public Wire {
 
   const int rank_;
   std::vector<SharedMemory> memories_;
-  std::vector<std::unique_ptr<SocketLink>> links_;  // link to each rank; null for this rank
+  std::vector<std::unique_ptr<SocketLink>> links_;  // the link to each rank; null for this rank
   std::vector<u32> watched_;                        // for each rank: the events for which epoll watches its link
   std::vector<bool> told_;                          // for each rank: whether gone() has returned it
   Descriptor epoll_;
   Ticket tickets_ = 0;
-  std::unordered_map<Ticket, int> peers_;  // for each ticket in progress: the other rank
+  std::unordered_map<Ticket, int> peers_;  // for each ticket in progress: the rank with which data is exchanged
   std::map<std::pair<Channel, int>, OwnQueues> own_;
   std::unordered_map<Ticket, bool> own_done_;
   std::deque<Letter> letters_;

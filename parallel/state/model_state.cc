@@ -16,7 +16,7 @@ namespace {
 constexpr i64 kViewTiles = 64;  // number of tiles passed to `body` at once if nothing has to be staged
 constexpr size_t kReadAhead = 2;
 constexpr i64 kWindowBytes = 4 * kMiB;
-constexpr size_t kWindowsWritten = 2;  // number of windows that are being written at the same time
+constexpr size_t kWindowsWritten = 2;  // the number of windows (ranges of tiles) that are being written at the same time
 
 size_t bytes_of(const offload::Blob& blob, TileRange range) { return static_cast<size_t>(range.count() * blob.tile_bytes()); }
 
@@ -44,7 +44,8 @@ ModelState::ModelState(const Plan& plan, const Resources& resources) : plan_(pla
   if (plan.on_gpu()) queues_.emplace(Device::cuda(resources.gpu));
   if (plan.uses(Tier::nvme)) open_store();
   const optim::StateFormat& format = plan.scheduling.format;
-  for (const Group& g : plan.layout.groups) {  // makes first the blobs that a restart recovers, then those that it may place differently
+  // makes the blobs that a restart recovers first, then those that a restart may place differently
+  for (const Group& g : plan.layout.groups) {
     const Tier weights = plan.placement.parameters[g.id], state = plan.placement.optimizer[g.id];
     optimizer_.emplace_back();
     weights_.push_back(make(weights, fmt::format("weights of group {}", g.id), plan.held_weights(g), format.weight_tile_bytes(),
@@ -118,7 +119,8 @@ void ModelState::make_activations() {
 
 std::unique_ptr<offload::Blob> ModelState::make(Tier tier, const std::string& what, TileRange tiles, i64 tile_bytes, int slots,
                                                 bool persistent) {
-  if (tiles.count() == 0) tier = Tier::host;  // a rank that holds none of these tiles may have no store
+  // a rank that holds none of these tiles may have no store, so its empty blob is in host memory
+  if (tiles.count() == 0) tier = Tier::host;
   if (tier == Tier::nvme) return store_->make_blob(what, tiles, tile_bytes, slots, persistent);
   MemoryPool& pool = tier == Tier::device ? *resources_.device : *resources_.host;
   return offload::make_memory_blob(tier, pool, what, tiles, tile_bytes, slots, traffic_, queues());
@@ -140,8 +142,8 @@ double ModelState::read(offload::Blob& blob, TileRange range, std::span<std::byt
   return moving_us;
 }
 
-// Writes only a few windows (ranges of tiles) at the same time. A burst of writes would delay
-// the writes of the optimizer's Steps, and with them the reads of later Steps.
+// Writes only a few windows (ranges of tiles) at the same time. A burst of writes would delay the writes of the optimizer's updates, and
+// with them the reads of later updates.
 double ModelState::write(offload::Blob& blob, TileRange range, std::span<const std::byte> from) {
   std::deque<Pending> writes;
   double moving_us = 0;
@@ -205,7 +207,7 @@ std::vector<TileRange> ModelState::chunks(u16 group) const {
   return all;
 }
 
-// Cuts tiles into pieces. If the data has to be staged, each piece fits a buffer of the ring.
+// Cuts tiles into pieces. If the data has to be staged, each piece fits a buffer of the staging ring.
 std::vector<TileRange> ModelState::pieces(TileRange tiles, bool staged) const {
   const i64 step = staged ? plan_.chunk_tiles : kViewTiles;
   std::vector<TileRange> all;
@@ -223,7 +225,7 @@ struct ModelState::Piece {
   TileRange range;
   std::optional<offload::StagingRing::Lease> lease;
   Part weights, state;
-  Pending moving;  // declared after the lease, so that transfers are complete before the buffer is returned
+  Pending moving;  // declared after the loan of the buffer, so that transfers are complete before the buffer is returned
 };
 
 bool ModelState::holds_state(u16 group, TileRange range) const {

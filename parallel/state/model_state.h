@@ -1,7 +1,8 @@
-// Stores a model's weights, gradient accumulators and optimizer state. Each group has one blob per kind of data, in the tier of that data.
-// All data on nvme lies in one store, with checksums, and with generations that remain when the process ends. This class stamps everything
-// that leaves memory with a checksum, and verifies it when it comes back. Thread safety is that of Blob, except that publish(), scan(),
-// fill() and commit() are called only while no instructions run; commit() is also called on the optimizer thread.
+// Stores a model's weights, gradient accumulators and optimizer state. Each group has one blob (tiles of equal size) per kind of data, in
+// the tier of that data. All data on nvme lies in one store, with checksums, and with generations (complete copies of weights and state)
+// that remain when the process ends. This class stamps everything that leaves memory with a checksum, and verifies it when it comes back.
+// Thread safety is that of Blob, except that publish(), scan(), fill() and commit() are called only while no instructions run; commit() is
+// also called on the optimizer thread.
 #pragma once
 #include <functional>
 #include <map>
@@ -29,10 +30,10 @@ struct Resources {
   std::vector<offload::StripePath> scratch;
   std::string run_id;
   offload::Durability durability = offload::Durability::checkpoint;
-  Communicator* data_ranks = nullptr;      // null if there is only one data-parallel rank
-  Communicator* pipeline_ranks = nullptr;  // null if there is only one pipeline rank
-  u64 newest_generation = ~u64{0};         // the newest generation that may be recovered from nvme
-  bool new_store = false;                  // if true, nothing is recovered: an existing store is set aside
+  Communicator* data_ranks = nullptr;      // connects the data-parallel ranks; null if there is only one
+  Communicator* pipeline_ranks = nullptr;  // connects the pipeline ranks; null if there is only one
+  u64 newest_generation = ~u64{0};         // the newest generation (version of the state) that may be recovered from nvme
+  bool new_store = false;                  // true: nothing is recovered, and an existing store is set aside
   int gpu = 0;                             // if a GPU computes: its index; `device` is memory of this GPU
   Tf32 tf32;                               // if a GPU computes: for which work it uses TF32
   RankExchange* gpu_exchange = nullptr;    // the exchange from GPU to GPU, if the plan uses one
@@ -59,31 +60,32 @@ class ModelState {
   void forget_recovered();
 
   offload::Blob& weights(u16 group) { return *weights_[group]; }
-  /// Returns the gradient accumulator of this use of a group. It must be stored in a tier (Plan::gradient_rests).
+  /// Returns the gradient accumulator that a block has for a parameter group. It must be stored in a tier (Plan::gradient_rests).
   offload::Blob& gradients(u16 group, u8 use) { return *gradients_.at({group, use}); }
   /// Returns the optimizer state of the group, or null if the group has none (Plan::has_state).
   offload::Blob* optimizer(u16 group) { return optimizer_[group].get(); }
   /// Returns the blob on nvme for a block's activations. Each tile of the blob holds the activations of one micro-batch.
   offload::Blob& activations(u16 block) { return *activations_.at(block); }
 
-  /// Returns the generation that readers see. A step writes the next one. In a blob with one slot, both generations are the same bytes.
+  /// Returns the generation (number of the copy of the state) that readers see. A step writes the next one. In a blob with room for only
+  /// one generation (one slot), both are the same bytes.
   u64 generation() const { return generation_; }
   void publish() { ++generation_; }
 
-  /// read() and write() move a range of a blob as Blob does. In addition they wait until the move is done, verify what
-  /// was read, and stamp what is written. Both return the microseconds for which the bytes were being moved.
+  /// read() and write() move a range of a blob as Blob does. In addition they wait until the move is done, verify what was read, and stamp
+  /// what is written. read() and write() return the microseconds that the move took.
   double read(offload::Blob& blob, TileRange range, std::span<std::byte> into);
   double write(offload::Blob& blob, TileRange range, std::span<const std::byte> from);
-  /// Verifies the checksums of what was read into `bytes`. If they do not match, reads the bytes once more into the same place. Throws if
-  /// they still do not match. If the bytes belong to a committed generation, the store is then invalidated too, so that a restart continues
-  /// from the checkpoint. An I/O error alone does not invalidate the store.
+  /// Verifies the checksums of bytes that were read from a blob. If they do not match, reads the bytes once more into the same place, and
+  /// throws if they still do not match. If the bytes belong to a committed generation (copy of the state), the store is then invalidated
+  /// too, so that a restart continues from the checkpoint. An I/O error alone does not invalidate the store.
   void verify(offload::Blob& blob, TileRange range, u64 generation, std::span<std::byte> bytes);
   /// Returns a text about bytes that matched only when verify() read them again: which
   /// bytes, and how often since the last call. The text is usually empty.
   std::string take_rereads();
 
-  /// Commits a generation whose writes to nvme have all completed. A restart then finds this generation, with `record`. Does nothing unless
-  /// all weights and optimizer state lie on nvme.
+  /// Commits a generation (copy of the state) whose writes to nvme have all completed. A restart then finds this generation, with `record`.
+  /// Does nothing unless all weights and optimizer state lie on nvme.
   void commit(u64 generation, std::string_view record);
 
   /// scan() passes all tiles of a group that this rank holds to `body`, in order and a few at a time. `body` gets their weights and, where
@@ -92,8 +94,8 @@ class ModelState {
   using Scan = std::function<void(TileRange, std::span<const std::byte> weights, std::span<const std::byte> state)>;
   using Fill = std::function<void(TileRange, std::span<std::byte> weights, std::span<std::byte> state)>;
   void scan(u16 group, const Scan& body);
-  /// Scans only `ranges`, in a generation that still exists. If the data has to be staged, no range may be longer than a staging
-  /// buffer.
+  /// Scans only `ranges`, in a generation (copy of the state) that still exists. If the data has to be staged, no range may be longer than
+  /// a staging buffer.
   void scan(u16 group, std::span<const TileRange> ranges, u64 generation, const Scan& body);
   /// Scans only the weights of `tiles`.
   void scan_weights(u16 group, TileRange tiles, const Scan& body);
@@ -101,8 +103,8 @@ class ModelState {
 
   /// Returns the queues for copies to and from the GPU, or null if the CPU computes.
   const offload::GpuCopyQueues* queues() const { return queues_ ? &*queues_ : nullptr; }
-  /// whole() and whole_on_gpu() return the memory of Plan::whole_bytes and Plan::whole_gpu_bytes, for
-  /// Steps of parameters that are stepped as a whole. Used by the optimizer thread.
+  /// whole() and whole_on_gpu() return the memory of Plan::whole_bytes and Plan::whole_gpu_bytes, for the updates of parameters that are
+  /// updated as a whole. Used by the optimizer thread.
   std::byte* whole() const { return whole_.data(); }
   std::byte* whole_on_gpu() const { return whole_on_gpu_.data(); }
   offload::StagingRing* staging() { return staging_ ? &*staging_ : nullptr; }
@@ -128,7 +130,7 @@ class ModelState {
   std::optional<offload::GpuCopyQueues> queues_;
   offload::Traffic traffic_;
   std::optional<offload::NvmeStore> store_;
-  std::mutex store_mutex_;  // guards commits, invalidation and the two members below
+  std::mutex store_mutex_;  // guards commits, invalidation and the two members declared below
   i64 rereads_ = 0;
   std::string last_reread_;
   std::optional<std::string> recovered_;

@@ -63,8 +63,8 @@ std::optional<Snapshot::Copy> Snapshot::before(const Bucket& bucket, TileRange r
   return taken;
 }
 
-// Takes a piece for the save. The piece is marked as taken before there is room for it, so that no
-// other thread takes it meanwhile. Returns a Copy if an optimizer Step has to fill it.
+// Takes a piece for the save. The piece is marked as taken before there is room for it, so that no other thread takes it meanwhile.
+// Returns a Copy if an optimizer update has to fill it.
 std::optional<Snapshot::Copy> Snapshot::take(Lock& lock, size_t number, u64 from) {
   const u16 group = pieces_[number].group;
   const bool by_step = pieces_.staged(group) && from == pieces_.generation();
@@ -211,8 +211,8 @@ void Snapshot::visit_copy(Lock& lock, const Visit& visit) {
   lock.lock();
 }
 
-// Passes a piece to the save without the queue. Returns false if the piece must be copied first and
-// there is no buffer for the copy. In that case the queue holds pieces that come first.
+// Passes a piece to the save without the queue. Returns false if the piece must be copied first and there is no buffer for the copy. The
+// queue then holds pieces that the save can take instead.
 bool Snapshot::visit_in_place(Lock& lock, const Visit& visit, size_t number) {
   constexpr double kBrieflyS = 1e-3;
   const SnapshotPieces::Piece& piece = pieces_[number];
@@ -234,9 +234,9 @@ bool Snapshot::visit_in_place(Lock& lock, const Visit& visit, size_t number) {
   return visited;
 }
 
-// Returns the piece that this thread reads next. Pieces in memory and frozen ones come first, from the last to
-// the first, because the optimizer Steps after the backward go in the other direction. Then come the pieces
-// that the Steps left behind, in the order in which Steps will come to them again.
+// Returns the piece that this thread reads next. Pieces in memory and frozen ones come first, from the last to the first, because the
+// optimizer updates after the backward go in the other direction. Then come the pieces that the updates left behind, in the order in
+// which later updates will come to them.
 std::optional<size_t> Snapshot::next_in_place() {
   for (; unwalked_ > 0; --unwalked_) {
     const u16 group = pieces_[unwalked_ - 1].group;

@@ -1,6 +1,6 @@
-// A snapshot is one generation of the state. It is read in the background while training continues, and a checkpoint is written from it.
-// The save runs on a separate thread and asks for the pieces of the state. Between the save and the optimizer's Steps is a queue of planned
-// memory.
+// A snapshot is one generation (complete copy) of weights and optimizer state. It is read in the background while training continues, and a
+// checkpoint is written from it. The save runs on a separate thread and asks for the pieces of the state. A queue of planned memory lies
+// between the optimizer's updates (Steps) and the save.
 //
 // Invariants: every piece that this rank saves is passed to the save once, with its bytes in that generation. No piece is overwritten
 // before the snapshot has it, because the Stepper calls before() ahead of each chunk that it updates. A piece on nvme is handed over by the
@@ -32,35 +32,36 @@ class Snapshot {
   static constexpr double kPatient = std::numeric_limits<double>::infinity();
 
   struct Outcome {
-    double blocked_s = 0;  // seconds for which optimizer Steps waited for room in the queue, or for a piece that was being read
-    double writing_s = 0;  // seconds for which the save worked, without its pauses and without waiting for pieces
+    double blocked_s = 0;  // seconds for which optimizer updates waited for room in the queue, or for a piece that was being read
+    double writing_s = 0;  // seconds for which the save worked, without its pauses and its waits for pieces
     double seconds = 0;    // seconds from the snapshot's beginning to its end
-    i64 left_behind = 0;   // number of pieces on nvme that optimizer Steps left behind, so that they were read once more
+    i64 left_behind = 0;   // number of pieces on nvme that optimizer updates left behind, so that they were read once more
     std::exception_ptr error;
   };
 
-  /// Begins a snapshot of the state's current generation. No update may be deferred at this time. Each buffer of `queue` must have room for
-  /// a piece. `patience_s`: for how long, in all, optimizer Steps may wait for the sake of pieces whose bytes stay valid for one more step.
+  /// Begins a snapshot of the state's current generation. No update may be deferred at this time. Each buffer of `queue` must have room
+  /// for a piece. `patience_s` limits the total time that optimizer updates may wait for pieces whose bytes stay valid for one more step
+  /// anyway.
   Snapshot(const Plan& plan, ModelState& state, offload::StagingRing& queue, Save save, double patience_s = kPatient);
   /// Cancels a save that has not ended: when it asks for another piece, an exception is thrown in it.
   ~Snapshot();
 
-  /// Holds a copy of a piece, on its way through the queue to the save.
+  /// A copy of a piece, on its way through the queue to the save.
   struct Copy {
     /// Copies tile `tile` of the piece into the buffer.
     void put(i64 tile, std::span<const std::byte> weight_tile, std::span<const std::byte> state_tile);
     size_t number;
     offload::StagingRing::Lease lease;
-    std::span<std::byte> weights, state;  // parts of the lease's buffer
+    std::span<std::byte> weights, state;  // where the weights and the state lie in the buffer
   };
 
-  /// Called before an optimizer Step updates this chunk from generation `from`. If the Step itself will read the piece
-  /// that this chunk is, returns a Copy, which the Step must fill and pass to hand_over(). If the piece would
-  /// otherwise be overwritten, it is copied before this call returns. Waits for room in the queue.
+  /// Called before the optimizer updates this chunk from generation `from` (a copy of the state). If the update itself will read the piece
+  /// that this chunk is, returns a Copy, which the optimizer must fill and pass to hand_over(). If the piece would otherwise be
+  /// overwritten, it is copied before this call returns. Waits for room in the queue.
   std::optional<Copy> before(const Bucket& bucket, TileRange range, u64 from);
   void hand_over(Copy copy);
-  /// Called after a step, when the state may have advanced to the next generation. After
-  /// this call the pieces that optimizer Steps left behind may be read.
+  /// Called after a step, when the state may have advanced to its next generation (copy). After this call the pieces that optimizer updates
+  /// left behind may be read.
   void step_ended();
 
   /// Passes all pieces that are left to the save, reading those on nvme, and waits until the save has ended.
@@ -72,7 +73,8 @@ class Snapshot {
  private:
   using Clock = std::chrono::steady_clock;
   using Lock = std::unique_lock<std::mutex>;
-  enum class Stage : u8 { pending, busy, taken };  // busy: the snapshot's thread is reading the piece where it lies
+  // the stage of a piece; busy: the snapshot's thread is reading it where it lies; taken: it has been passed to the save
+  enum class Stage : u8 { pending, busy, taken };
   bool ended(size_t number) const { return over_ || stages_[number] == Stage::taken; }
   std::optional<Copy> room_for(size_t number, double patience_s);
   std::optional<Copy> take(Lock& lock, size_t number, u64 from);
@@ -95,10 +97,10 @@ class Snapshot {
   std::condition_variable changed_;
   std::vector<Stage> stages_;  // stage of each piece
   std::deque<Copy> queue_;
-  size_t left_;          // number of pieces that have not been passed to the save yet
-  size_t unwalked_;      // number of pieces that next_in_place() has not come to yet; it goes from the last piece to the first
-  bool passed_ = false;  // the optimizer Steps that start from this generation have gone over all pieces
-  bool wanted_ = false;  // true while an optimizer Step waits for a piece
+  size_t left_;          // number of pieces that have not yet been passed to the save
+  size_t unwalked_;      // number of pieces that next_in_place() has not yet come to; it goes from the last piece to the first
+  bool passed_ = false;  // true once the optimizer updates of the saved state have gone over all pieces
+  bool wanted_ = false;  // true while an optimizer update waits for a piece
   bool draining_ = false, given_up_ = false, over_ = false;
   double idle_s_ = 0;
   Outcome outcome_;

@@ -30,7 +30,8 @@ bool SnapshotPieces::saved(size_t number) const {
   return intersection(own, pieces_[number].range).count() > 0;
 }
 
-// Returns false also for a group that another pipeline rank saves, because such a group has no pieces on this rank.
+// Returns whether data of the group lies on nvme. A group that another pipeline rank saves has no pieces on this rank, so the result is
+// false.
 bool SnapshotPieces::staged(u16 group) const {
   if (!plan_.layout.owns(plan_.layout.groups[group])) return false;
   const offload::Blob* state = state_.optimizer(group);

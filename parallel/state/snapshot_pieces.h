@@ -1,6 +1,6 @@
-// Lists the pieces of one generation of the state, and where their bytes lie. A piece is a chunk of frozen weights, or a chunk of a
-// bucket's tiles as the Stepper updates them. Some pieces have no optimizer state. The Snapshot decides when a piece may be read.
-// Thread-safe.
+// Lists the pieces of one generation (complete copy) of weights and optimizer state, and where their bytes lie. A piece is a chunk of
+// frozen weights, or a chunk of a bucket's tiles as the Stepper updates them. Some pieces have no optimizer state. The Snapshot decides
+// when a piece may be read. Thread-safe.
 #pragma once
 #include <limits>
 
@@ -16,7 +16,7 @@ class SnapshotPieces {
   };
   using Bytes = std::span<std::byte>;
 
-  /// Lists the pieces of the state's current generation.
+  /// Makes the list of the pieces of the current weights and optimizer state.
   SnapshotPieces(const Plan& plan, ModelState& state);
 
   u64 generation() const { return generation_; }
@@ -25,16 +25,16 @@ class SnapshotPieces {
   /// Returns the index of the piece that consists of this chunk of the bucket.
   size_t number(const Bucket& bucket, TileRange range) const;
 
-  /// Returns true if this rank saves the piece. If several ranks step the same tiles, each of them saves its own part of the tiles.
+  /// Returns true if this rank saves the piece. If several ranks update the same tiles, each of them saves its own part of the tiles.
   bool saved(size_t number) const;
-  /// Returns true if no optimizer Step updates the group.
+  /// Returns true if the optimizer does not update the group, because its weights are frozen.
   bool frozen(u16 group) const { return plan_.layout.groups[group].frozen; }
-  /// Returns true if some data of the group lies on nvme. An optimizer Step that starts
-  /// from this generation then reads that data into the staging ring.
+  /// Returns true if some data of the group lies on nvme. The optimizer update of this state then reads that data into the staging ring.
   bool staged(u16 group) const;
   /// Returns true if the CPU can address all of the group's data. Pieces of other groups are copied before they are read.
   bool visible(u16 group) const;
-  /// Finds the first optimizer Step that overwrites bytes of the group's pieces. Returns the generation from which that Step starts.
+  /// Finds the first optimizer update that overwrites bytes of the group's pieces. Returns the generation (copy of the state) from which
+  /// that update starts.
   u64 written_over_by(u16 group) const;
   size_t weight_bytes(size_t number) const { return bytes(number, state_.weights(pieces_[number].group)); }
   size_t state_bytes(size_t number) const;

@@ -50,8 +50,8 @@ void Stepper::go_over(const Bucket& bucket, TileRange tiles, u64 from, std::span
   while (!ahead.empty()) finish_one();
 }
 
-// Returns how many chunks are read ahead. One of the ring's buffers holds the chunk that is computed.
-// Reading ahead and writing share the other buffers, and writing gets the larger part.
+// Returns how many chunks are read ahead. One buffer of the staging ring holds the chunk that is computed. Reading ahead and writing
+// share the other buffers, and writing gets the larger part.
 size_t Stepper::read_ahead() const { return std::max<size_t>(2, static_cast<size_t>(plan_.staging_buffers - 1) * 2 / 5); }
 
 Stepper::Chunk Stepper::open(const Bucket& bucket, TileRange range, u64 from, std::span<std::byte> gradient, Pass pass) {
@@ -116,7 +116,7 @@ Stepper::Operand Stepper::operand(Chunk& chunk, offload::Blob& blob, i64& used_b
 void Stepper::step_on_gpu(const Bucket& bucket, TileRange tiles, const AllScalars& scalars, const Update& u, u64 from,
                           std::span<std::byte> gradient) {
   for (i64 t = tiles.begin; snapshot_ && t < tiles.end; t += plan_.chunk_tiles)
-    // This call of before() returns no Copy to be filled, because an optimizer Step on the GPU reads nothing into host memory.
+    // The Copy that before() may return is not needed: an update on the GPU reads nothing into host memory.
     snapshot_->before(bucket, {t, std::min(tiles.end, t + plan_.chunk_tiles)}, from);
   const Group& group = plan_.layout.groups[bucket.group];
   offload::Blob& weights = state_.weights(group.id);
@@ -196,8 +196,8 @@ void Stepper::verify(const Operand& o, const Chunk& chunk, i64 tile) {
   if (o.staged && o.read) state_.verify(*o.blob, {at, at + 1}, chunk.from, o.of(tile, o.old));
 }
 
-// Updates one tile while its bytes are in the cache: verifies it, copies it for a snapshot, updates it and stamps it. The result has the
-// same bits for every number of threads and every size of chunks.
+// Updates one tile while its bytes are in the cache: verifies it, copies it for a snapshot, updates it and stamps it. The result is bitwise
+// the same for every number of threads and every size of chunks.
 void Stepper::update(const Bucket& bucket, const Chunk& chunk, i64 tile, const AllScalars& scalars, const Update& u, Snapshot::Copy* copy) {
   const TileRange range{chunk.range.begin + tile, chunk.range.begin + tile + 1};
   const auto bytes_of = [tile](const Operand& o, std::span<std::byte> all) { return o.of(tile, all); };

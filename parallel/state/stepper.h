@@ -1,12 +1,13 @@
-// Runs the optimizer's Step: updates a bucket from one generation to the next, in a stream of chunks of tiles. Data in memory is updated
-// where it lies (in place if there is one slot). Data on nvme flows through the staging ring: some chunks are read ahead, one is computed,
-// and the others are being written. If all data lies on a GPU, the GPU updates it, on the queue of the current stream. If only some data
-// lies on a GPU, that data flows through the ring too. When step() returns, writes may still be in progress; land() and drain() wait for
-// them. Used by the optimizer thread. The update itself runs on the threads of the current stream.
+// Makes the optimizer's updates (Step instructions): updates a bucket from one generation (copy of weights and state) to the next, in a
+// stream of chunks of tiles. Data in memory is updated where it lies (in place if memory holds one generation only). Data on nvme flows
+// through the staging ring: some chunks are read ahead, one is computed, and the others are being written. If all data lies on a GPU, the
+// GPU updates it, on the queue of the current stream. If only some data lies on a GPU, that data flows through the ring too. When step()
+// returns, writes may still be in progress; land() and drain() wait for them. Used by the optimizer thread. The update itself runs on the
+// threads of the current stream.
 //
-// A parameter that its rule steps as a whole takes two passes. The first pass gathers its update direction from the gradient and the state
-// (and the weight) into planned memory, where it is computed (stepper_matrices.cc). The second pass moves the parameter's tiles in this
-// direction.
+// A parameter that its rule updates as a whole (Muon, Adafactor) takes two passes. The first pass computes the parameter's update direction
+// in planned memory, from the gradient and the state (and the weight), which it gathers there (stepper_matrices.cc). The second pass moves
+// the parameter's tiles in this direction.
 #pragma once
 #include <deque>
 
@@ -22,18 +23,19 @@ namespace spillway::parallel {
 /// Holds a learning rate and a weight decay for some parameters, if they differ from those of all others.
 struct OwnRates {
   double learning_rate = 0;
-  std::optional<double> weight_decay;  // weight decay of all these parameters; empty: the decay in the settings, where that applies
-  // Counts the updates before these parameters were trained. Update::t minus this is the number of their own updates.
+  std::optional<double> weight_decay;  // weight decay of these parameters; empty: the decay in the settings
+  // The number of updates made before these parameters were trained. Update::t minus this number is the number of their own updates.
   i64 updates_before = 0;
 };
 
-/// Holds everything that one update needs, except for the data.
+/// All values that one update needs, except for the data.
 struct Update {
-  optim::RuleSettings settings = optim::AdamSettings{.decoupled_weight_decay = true};  // settings of the rule that the state format has
-  double learning_rate = 0;                                                            // replaces the learning rate in the settings
-  std::vector<OwnRates> own_rates;  // for parameters that do not use the common learning rate and decay
+  // hyperparameters of the rule that the state format names
+  optim::RuleSettings settings = optim::AdamSettings{.decoupled_weight_decay = true};
+  double learning_rate = 0;         // replaces the learning rate in the settings
+  std::vector<OwnRates> own_rates;  // rates for parameters that do not use the common learning rate and decay
   std::vector<u16> own_rates_of;    // for each parameter: index of its entry in own_rates plus 1; 0, or no entry: the common rates
-  i64 t = 1;                        // this is the t-th update that is applied, counted from 1
+  i64 t = 1;                        // the number of this update among those applied, counted from 1
   double gradient_scale = 1;        // factor by which gradients are multiplied: clip factor / loss scale
   double average_decay = 0;         // decay of the weight average, if the state format has one
   RandomKey random;                 // key for the stochastic rounding of bf16 and int8 moments
@@ -44,32 +46,33 @@ class Stepper {
  public:
   Stepper(const Plan& plan, ModelState& state) : plan_(plan), state_(state) {}
 
-  /// Updates these tiles of the bucket's group from generation `from` to from + 1. `gradient` is the gradient
-  /// of all tiles of the group that this rank steps, if it stayed in memory; if `gradient` is empty, the
-  /// gradient is read from its blob. Returns the microseconds of waiting for transfers.
+  /// Updates these tiles of the bucket's group from generation `from` (a copy of the state) to from + 1. `gradient` is the gradient of all
+  /// tiles of the group that this rank updates, if it stayed in memory; if `gradient` is empty, the gradient is read from its blob. Returns
+  /// the microseconds of waiting for transfers.
   double step(const Bucket& bucket, TileRange tiles, const Update& update, u64 from, std::span<std::byte> gradient);
   /// Returns true if step() only puts the update of this bucket on the queue of the
   /// current stream. `given` says that the gradient is passed to step().
   bool only_queues(const Bucket& bucket, bool given) const { return !snapshot_ && plan_.steps_on_gpu(bucket.group, given); }
-  /// Returns true if step() of this group ends with copies to the GPU, on the queue that the state
-  /// has for them. Not meant for optimizer Steps for which only_queues() is true.
+  /// Returns true if step() of this group ends with copies to the GPU, on the queue that the state has for them. Not meant for updates
+  /// for which only_queues() is true.
   bool writes_gpu(u16 group) const {
     const offload::Blob* state = state_.optimizer(group);
     return state_.weights(group).on_gpu() || (state && state->on_gpu());
   }
-  /// Waits until the writes of this group's optimizer Steps are complete.
+  /// Waits until the writes of this group's updates are complete.
   void land(u16 group);
-  /// Waits until all writes are complete.
+  /// Waits until the writes of all updates are complete.
   void drain();
-  /// Sets the snapshot that gets its pieces before optimizer Steps overwrite them, or none if null. Called between steps.
+  /// Sets the snapshot that gets its pieces before updates overwrite them; null: none. Called between steps.
   void keep_for(Snapshot* snapshot) { snapshot_ = snapshot; }
 
  private:
   struct Operand {
-    offload::Blob* blob = nullptr;  // null if there is no data, or if its memory was passed in
+    offload::Blob* blob = nullptr;  // the blob of the data; null if there is no data, or if its memory was passed in
     i64 tile_bytes = 0;
-    std::span<std::byte> old, next;                      // bytes before and after the update; the same bytes if it is done in place
-    bool staged = false, read = false, written = false;  // the data is in the ring; the data is an input; the data is an output
+    std::span<std::byte> old, next;  // bytes before and after the update; the same bytes if the update is done in place
+    // staged: the data is in the staging ring; read: it is an input; written: it is an output
+    bool staged = false, read = false, written = false;
     std::span<std::byte> of(i64 tile, std::span<std::byte> all) const {
       return all.subspan(static_cast<size_t>(tile * tile_bytes), static_cast<size_t>(tile_bytes));
     }
@@ -78,22 +81,22 @@ class Stepper {
     optim::Scalars<double> decayed, plain;
   };
   struct AllScalars {
-    std::vector<Scalars> rates;  // first the scalars for parameters without rates of their own, then those for each entry of own_rates
+    std::vector<Scalars> rates;  // the scalars for parameters that use the common rates, then those for each entry of own_rates
     optim::Scalars<double> statistics;
-    const std::byte* direction = nullptr;  // update direction of a parameter that is stepped as a whole
+    const std::byte* direction = nullptr;  // update direction of a parameter that is updated as a whole; null otherwise
   };
   struct Chunk {
-    TileRange range;  // tiles within the group
-    u64 from = 0;     // generation from which the update is computed
+    TileRange range;  // range of tiles within the group
+    u64 from = 0;     // generation (version of the state) from which the update is computed
     std::optional<offload::StagingRing::Lease> lease;
     Operand weights, gradients, state;
-    Pending reads;  // declared after the lease, so that reads are complete before the buffer is returned
+    Pending reads;  // declared after the loan of the buffer, so that reads are complete before the buffer is returned
   };
   size_t read_ahead() const;
   AllScalars scalars_of(const Bucket& bucket, const Update& update) const;
   static const optim::Scalars<double>& scalars_for(const Segment& segment, const AllScalars& scalars, const Update& update);
   static std::vector<optim::TilePart> parts_of(const Group& group, i64 begin, i64 end, const AllScalars& scalars, const Update& update);
-  // Returns the format of the data that an optimizer Step of the group reads and writes.
+  // Returns the format of the data that an optimizer update of the group reads and writes.
   optim::StateFormat format_of(const Group& group) const;
   static optim::RoundingNoise noise_of(u16 group, const Update& update, i64 first_element);
   // Goes over the tiles chunk by chunk, while the next chunks are being read. Calls
@@ -112,7 +115,7 @@ class Stepper {
   const std::byte* direction_of(const Bucket& bucket, TileRange tiles, AllScalars& scalars, const Update& update, u64 from,
                                 std::span<std::byte> gradient);
   optim::AdafactorStep adafactor_step(const optim::StateFormat& format, const Segment& segment) const;
-  // Returns how many bytes of the direction come before this tile of the group.
+  // Returns the offset in bytes of this tile's part of the update direction.
   i64 direction_bytes(const Bucket& bucket, i64 tile) const;
   void gather_direction(const Bucket& bucket, const Chunk& chunk, const AllScalars& scalars, const Update& update);
   void gather_adafactor(const Bucket& bucket, const Chunk& chunk, const AllScalars& scalars, const Update& update);
@@ -128,7 +131,7 @@ class Stepper {
   struct Written {
     u16 group = 0;
     offload::StagingRing::Lease lease;
-    Pending writes;  // declared after the lease, so that writes are complete before the buffer is returned
+    Pending writes;  // declared after the loan of the buffer, so that writes are complete before the buffer is returned
   };
   std::deque<Written> writing_;
   double waited_us_ = 0;  // microseconds for which the current step() has waited for transfers

@@ -1,6 +1,6 @@
-// Computes the update direction of a parameter that its rule steps as a whole. This takes a pass over the gradient
-// and the state, before the pass that updates the parameter. The CPU's threads gather the direction in host memory,
-// with a GPU as without one. If there is a GPU, it then computes the matrix products.
+// Computes the update direction of a parameter that its rule updates as a whole. This takes a pass over the gradient and the state,
+// before the pass that updates the parameter. The CPU's threads gather the direction in host memory, with a GPU as without one. If there
+// is a GPU, it then computes the matrix products.
 #include <algorithm>
 
 #include "device/stream.h"
@@ -64,7 +64,7 @@ void Stepper::gather_direction(const Bucket& bucket, const Chunk& chunk, const A
     const i64 elems = std::min(kTileElems, matrix.begin + matrix.elems - (chunk.range.begin + tile) * kTileElems);
     optim::direction_tile(format, chunk.gradients.of(tile, chunk.gradients.old).data(), chunk.state.of(tile, chunk.state.old).data(), elems,
                           scalars, nesterov, out);
-    std::fill(out + elems, out + kTileElems, T(0));  // zeros for the padding after the matrix
+    std::fill(out + elems, out + kTileElems, T(0));  // sets the padding after the matrix to zero
   };
   Stream::current().run(chunk.range.count(), [&](i64 tile, int) {
     for (const Operand* o : {&chunk.gradients, &chunk.state}) verify(*o, chunk, tile);

@@ -8,7 +8,7 @@
 namespace spillway::python {
 namespace {
 
-constexpr Py_ssize_t kMostWholes = 64;  // more than any shape has; the limit stops a range() of any length from being read
+constexpr Py_ssize_t kMostWholes = 64;  // more numbers than any shape has; the limit stops a range() of any length from being read
 
 // Returns the object as an int, or null and sets `problem`. Bools are refused, although they count as ints in Python.
 nb::object index_of(const nb::handle& given, Problem& problem) noexcept {

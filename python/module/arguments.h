@@ -17,7 +17,7 @@ namespace nb = nanobind;
 /// The reason why an argument is wrong; an empty text means that it is valid.
 struct Problem {
   std::string text;
-  bool of_type = false;  // true if the type is wrong, false if only the value is wrong
+  bool of_type = false;  // true if the argument has a wrong type; false if only its value is wrong
   /// Throws WrongType or WrongValue if there is a problem.
   void check() const;
 };
@@ -50,7 +50,7 @@ class Seed {
   Problem problem_;
 };
 
-/// A number as a double. A whole number must be exactly representable as one. NaN and infinities are accepted.
+/// A number that is read as a double. A whole number must be exactly representable as a double. NaN and infinities are accepted.
 class Real {
  public:
   static Real read(const nb::handle& given) noexcept;

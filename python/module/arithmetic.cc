@@ -12,7 +12,7 @@ bool is_comparison(Pairwise op) { return op >= Pairwise::eq; }
 
 Tensor as_bools(const Tensor& mask) { return mask.reinterpret(mask.shape(), DType::boolean); }
 
-// Compares a float with a number.
+// Compares each element of a float tensor with a number.
 Tensor compared(Pairwise op, const Variable& x, double number) {
   switch (op) {
     case Pairwise::eq:
@@ -55,7 +55,7 @@ Variable remainder_of(const Variable& x, const Variable& y) {
   return recorder.output(rest, [from = x.shape()](autograd::Backward& b) { b.pass(0, ops::sum_to(b.gradient(), from)); });
 }
 
-// Computes x op y for floats of one type. If a side is a number, its variable is not used.
+// Computes x op y for float tensors of one type. If a side is a number, its variable is not used.
 Variable of_floats(Pairwise op, const Side& a, const Side& b, const Variable& u, const Variable& v, DType dtype) {
   const Variable x = a.is_number ? Variable() : as_type(u, dtype), y = b.is_number ? Variable() : as_type(v, dtype);
   const auto left = [&] { return a.is_number ? variable_of(a, u, dtype) : x; };
@@ -96,7 +96,8 @@ Array arithmetic(Pairwise op, const Side& a, const Side& b) {
   return apply(
       [&](const Variable& u, const Variable& v) -> Variable {
         if (is_floating(dtype)) return of_floats(op, a, b, u, v, dtype);
-        // A number wraps to the type of the tensor first, as in PyTorch. A comparison is exact: 255 in u8 does not equal -1.
+        // A number is first converted to the type of the tensor, with wraparound as in PyTorch. Comparisons are exact: 255 in u8 does not
+        // equal -1.
         const auto wide = [&](const Side& side, const Variable& own) {
           const Tensor numbers = variable_of(side, own, DType::int64).value;
           if (side.rank() > 0 || is_comparison(op)) return numbers;

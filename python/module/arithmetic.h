@@ -1,13 +1,13 @@
-// Arithmetic, comparisons and logic between tensors, arrays, lists and numbers, of the types that PyTorch's results have.
+// Arithmetic, comparisons and logic between tensors, arrays, lists and numbers. Results have the dtypes that PyTorch gives.
 #pragma once
 #include "python/module/elements.h"
 #include "python/module/operand.h"
 
 namespace spillway::python {
 
-/// Returns a op b, recorded. Comparisons give bools. Logic and shifts are refused for floats.
+/// Returns `a op b`, recorded for backward. Comparisons give bools. Logic and shifts are refused for floats.
 Array arithmetic(Pairwise op, const Side& a, const Side& b);
-/// Returns a / b, a float also for whole numbers.
+/// Returns a / b, which is a float even for whole numbers.
 Array quotient_of(const Side& a, const Side& b);
 
 }  // namespace spillway::python

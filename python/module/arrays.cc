@@ -73,7 +73,8 @@ nb::object to_numpy(const Array& self) {
 nb::object to_dlpack(const Array& self, const nb::kwargs& how) {
   const Tensor t = readable(self);
   const nb::object array = exported<nb::array_api>(t);
-  if (t.device().is_cuda()) wait_for_gpu(t.device());  // the consumer may use any queue
+  // the program that reads the memory may use any queue of the GPU, so all its work must be done
+  if (t.device().is_cuda()) wait_for_gpu(t.device());
   return array.attr("__dlpack__")(**how);
 }
 
@@ -143,7 +144,8 @@ std::vector<i64> extents_of(const Array& self) {
 }
 
 Array to_device(const Array& self, Device device) {
-  if (self.value().device() == device || self.ends_with_forward()) return self;  // in a block's forward, tensors are where the block runs
+  // tensors of a block's forward stay on the device where the block runs
+  if (self.value().device() == device || self.ends_with_forward()) return self;
   if (self.needs_gradient())
     throw Error(ErrorCode::usage, "[to] expected a tensor without requires_grad, because its gradient would not come back from " +
                                       to_string(device) +
@@ -155,7 +157,7 @@ Array to_device(const Array& self, Device device) {
 nb::object to(const nb::handle& object, const nb::args& what, const nb::kwargs& named) {
   Array now = nb::cast<const Array&>(object);
   const auto apply_one = [&](const nb::handle& one) {
-    if (one.is_none() || PyBool_Check(one.ptr())) return;  // non_blocking
+    if (one.is_none() || PyBool_Check(one.ptr())) return;  // a bool is the argument non_blocking, which has no effect
     if (nb::isinstance<Array>(one)) {
       const Tensor like = nb::cast<const Array&>(one).value();
       now = to_device(to_type(now, like.dtype()), like.device());
@@ -198,7 +200,7 @@ DType dtype_of(const std::string& name) {
       {"bfloat16", DType::bf16}, {"f16", DType::f16},     {"float16", DType::f16}, {"int32", DType::int32}, {"int64", DType::int64},
       {"uint8", DType::uint8},   {"i32", DType::int32},   {"i64", DType::int64},   {"u8", DType::uint8},    {"bool", DType::boolean}};
   std::string own = name.starts_with("torch.") ? name.substr(6) : name;
-  if (own.starts_with("<class '") && own.ends_with("'>")) {  // NumPy's and Python's types
+  if (own.starts_with("<class '") && own.ends_with("'>")) {  // the names of NumPy's and Python's types look like this
     own = own.substr(8, own.size() - 10);
     own = own == "float" ? "f64" : own == "int" ? "i64" : own.starts_with("numpy.") ? own.substr(6) : own;
   }
@@ -209,7 +211,7 @@ DType dtype_of(const std::string& name) {
 }
 
 Shape shape_of(const std::vector<i64>& extents) {
-  constexpr i64 most = i64{1} << 59;  // with at most so many elements, the bytes of any dtype can be counted in 64 bits
+  constexpr i64 most = i64{1} << 59;  // for tensors of at most this many elements, the bytes of any dtype can be counted in 64 bits
   if (extents.size() > Shape::kMaxRank) throw WrongValue("shape: expected at most 6 axes, got " + std::to_string(extents.size()));
   i64 elems = 1;
   for (const i64 extent : extents) {

@@ -1,5 +1,5 @@
-// Converts tensors from and to other programs' arrays. A tensor and a DLPack or NumPy array
-// share their memory without a copy; that memory lives as long as either side uses it.
+// Converts tensors to arrays of other libraries (NumPy, PyTorch and others), and such arrays to tensors. A tensor and a DLPack or NumPy
+// array share their memory without a copy; that memory lives as long as either of them uses it.
 #pragma once
 #include <string>
 #include <vector>
@@ -13,9 +13,9 @@ namespace spillway::python {
 /// The array must be contiguous and writable, have a dtype that tensors have, and lie in host
 /// memory or on a GPU. On any other array, throws a WrongType or WrongValue that names `argument`.
 Tensor borrow(const nb::object& array, const char* argument);
-/// Copies an array that supports DLPack or the buffer protocol to host memory, in its own dtype. The array
-/// may be read-only and have any strides, but on a GPU it must be contiguous. Nested lists of numbers are
-/// copied too, as the narrowest of bool, int64 (also for empty lists) and f64 that holds all of them.
+/// Copies an array that supports DLPack or the buffer protocol to host memory, keeping its dtype. The array may be read-only and have any
+/// strides, but on a GPU it must be contiguous. Nested lists of numbers are copied too, as the narrowest of bool, int64 (also for empty
+/// lists) and f64 that holds all of them.
 Tensor copy_of(const nb::object& array, const char* argument);
 /// Returns a view of an array in host memory that is contiguous, which may be read-only; otherwise a copy, as copy_of() does.
 Tensor readable_view(const nb::object& array, const char* argument);
@@ -28,10 +28,11 @@ Device device_of_array(const nb::object& array);
 std::vector<Array> arrays_in(const nb::object& given, const char* argument);
 /// Copies ids or classes, given as whole numbers of any type, to an int32 tensor in host memory.
 Tensor whole_numbers(const nb::object& array, const char* argument);
-/// Returns the values of a tensor, for other programs to read: the tensor itself or, in the forward of a block, a copy in host memory that
-/// does not end with the forward. Must be called under the GIL. Throws Error(usage) in a forward that runs without values.
+/// Returns the values of a tensor, for other programs to read. This is the tensor itself or, in the forward of a block, a copy in host
+/// memory that outlives the forward. Must be called under the GIL. Throws Error(usage) in a forward that runs without values.
 Tensor readable(const Array& array);
-/// Returns `t`, or a copy on the device of the current stream if that is a GPU and `t` is in host memory, or in a block's forward.
+/// Returns `t`, or a copy of it on the device of the current stream if that is a GPU and `t` is in host memory. In a block's forward the
+/// copy is on the block's device.
 Tensor brought_here(const Tensor& t);
 /// Returns a copy of the elements on device `to`, or `from` itself if it is on that device.
 Tensor moved(const Tensor& from, Device to);
@@ -43,15 +44,14 @@ Shape shape_of(const std::vector<i64>& extents);
 /// Selects how a conversion treats a number that the new type cannot hold. `nearest` rounds it, or drops its fraction, as PyTorch does;
 /// `whole` refuses to round whole numbers and to drop fractions. Neither converts NaN, infinities or values out of range to whole numbers.
 enum class Keep { nearest, whole };
-/// Returns a copy of the elements as another type. The caller must have
-/// the turn, that is, the right to compute (turn.h). Throws WrongValue.
+/// Returns a copy of the elements as dtype `dtype`. The caller must have the turn, that is, the right to compute (turn.h). Throws
+/// WrongValue.
 Tensor converted(const Tensor& from, DType dtype, Keep keep = Keep::nearest);
-/// Returns the tensor itself if it has this type; else a copy of the type, recorded if both are floats.
+/// Returns the tensor itself if it has this dtype; else a copy of the dtype, recorded if both dtypes are floats.
 Array to_type(const Array& self, DType wanted);
 
-/// bind_tensor binds the class Tensor without its operations: memory, shape and gradient. bind_methods binds conversions by name, copying
-/// and pickling. bind_creation binds the functions that make
-/// tensors.
+/// bind_tensor binds the members of the class Tensor for memory, shape and gradient, but not its operations. bind_methods binds conversions
+/// by name, copying and pickling. bind_creation binds the functions that make tensors.
 nb::class_<Array> bind_tensor(nb::module_& module);
 void bind_methods(nb::module_& module, nb::class_<Array>& tensor);
 void bind_creation(nb::module_& module);

@@ -120,7 +120,7 @@ Tensor view_of(const Any& array, Device device, const char* argument) {
   return Tensor(storage, 0, shape, dtype);
 }
 
-// Does the same, and keeps the array as long as the tensor.
+// Returns a tensor that views the array's memory and keeps the array alive.
 Tensor kept_view(Any array, const char* argument) {
   const Device device = device_in(array, argument);
   const Tensor view = view_of(array, device, argument);
@@ -195,7 +195,7 @@ Tensor narrowed(const Tensor& all, const char* argument) {
   return converted(all, DType::int32);
 }
 
-// Does the same with a tensor in the forward of a block, where the result stays on the block's device.
+// Converts whole numbers of any kind to int32. In the forward of a block, the result stays on the block's device.
 Tensor numbers_here(const Array& given, const char* argument) {
   const Tensor all = given.value();
   if (all.dtype() == DType::int32) return all;
@@ -290,8 +290,8 @@ Tensor borrow(const nb::object& array, const char* argument) {
         std::string(argument) +
         ": expected elements at addresses that are multiples of their size, got a misaligned array: copy it with spillway.tensor()");
   if (device.is_cuda()) {
-    const Running running(device);  // throws if this process cannot use the array's GPU
-    wait_for_gpu(device);           // the array may have been computed on any queue of the GPU
+    const Running running(device);  // throws an error if this process cannot use the array's GPU
+    wait_for_gpu(device);           // waits because the array may have been computed on any queue of the GPU
   }
   return kept_view(std::move(found), argument);
 }

@@ -23,7 +23,7 @@ Tensor contiguous(const Tensor& t) {
   return to;
 }
 
-// Converts a tensor on a GPU. If the GPU has no kernel for the conversion, the tensor is copied to the host and converted there.
+// Converts a tensor on its own GPU. If the GPU has no kernel for the conversion, the tensor is copied to the host and converted there.
 Tensor converted_there(const Tensor& from, DType dtype, Keep keep) {
   const Tensor same = contiguous(from);
   const Tensor to = empty(from.shape(), dtype, "copy");

@@ -12,7 +12,7 @@
 namespace spillway::python {
 namespace {
 
-// How a new tensor is asked for, apart from its shape.
+// The options of a function that makes a new tensor, apart from the shape.
 struct Options {
   std::optional<DType> dtype;
   Device device;
@@ -39,7 +39,7 @@ Array fresh(const Shape& shape, const Options& options, const Make& make) {
   return array;
 }
 
-// Reads zeros(2, 3), zeros((2, 3)), and zeros((2, 3), "f32", "cpu").
+// Reads the arguments of a call such as zeros(2, 3), zeros((2, 3)), or zeros((2, 3), "f32", "cpu").
 std::pair<Shape, Options> sized(const nb::args& args, nb::object dtype, nb::object device, const Flag& requires_grad) {
   size_t count = args.size();
   std::vector<nb::object> words;
@@ -100,7 +100,7 @@ Array eye(const Whole& n, const std::optional<Whole>& m, const nb::object& dtype
   });
 }
 
-// As PyTorch computes it: from both ends.
+// Computes evenly spaced numbers as PyTorch does: the first half from `start` on and the second half back from `end`.
 Array linspace(const Real& start, const Real& end, const Whole& steps, const nb::object& dtype, const nb::object& device,
                const Flag& requires_grad) {
   const i64 count = steps;
@@ -115,7 +115,7 @@ Array linspace(const Real& start, const Real& end, const Whole& steps, const nb:
   });
 }
 
-// Returns a tensor on the memory of an array if it has the wanted type and device, else a copy.
+// Returns a tensor that shares the memory of an array if the array has the wanted type and device; otherwise a copy.
 nb::object as_tensor(const nb::object& data, const nb::object& dtype, const nb::object& device) {
   if (nb::isinstance<Array>(data)) return data.attr("to")(nb::arg("dtype") = dtype, nb::arg("device") = device);
   if (is_untyped(data)) {

@@ -15,7 +15,7 @@
 namespace spillway::python {
 namespace {
 
-// The shape of a reduction over some axes.
+// Returns the shape of the result of a reduction over some axes.
 Shape folded_shape(const Shape& shape, const std::vector<int>& axes, bool keep) {
   std::vector<i64> extents;
   for (int axis = 0; axis < shape.rank(); ++axis) {
@@ -47,7 +47,7 @@ void walk(const Shape& shape, const std::vector<i64>& steps, const Visit& visit)
   }
 }
 
-// The strides, for walk() over x, of the place in the result of a reduction.
+// Returns the strides with which walk() over x finds each element's position in the result of a reduction.
 std::vector<i64> fold_steps(const Shape& shape, const std::vector<int>& axes) {
   std::vector<i64> steps(static_cast<size_t>(shape.rank()), 0);
   i64 step = 1;
@@ -61,7 +61,7 @@ std::vector<i64> fold_steps(const Shape& shape, const std::vector<int>& axes) {
 
 Tensor as_i64(const Tensor& x) { return x.dtype() == DType::int64 ? ops::dense(x) : converted(x, DType::int64); }
 
-// Writes whole numbers as type T, where they wrap; as bools they are 1 unless they are 0.
+// Stores whole numbers as type T, with wraparound. As a bool, a number other than 0 is stored as 1.
 void store(const std::vector<i64>& numbers, const Tensor& to) {
   const auto put = [&]<class T>(T) {
     const auto target = to.span<T>();
@@ -82,12 +82,12 @@ void store(const std::vector<i64>& numbers, const Tensor& to) {
 i64 wrapped(u64 bits) { return static_cast<i64>(bits); }
 
 i64 floor_div(i64 a, i64 b) {
-  if (b == -1) return wrapped(0 - static_cast<u64>(a));  // the smallest number would overflow
+  if (b == -1) return wrapped(0 - static_cast<u64>(a));  // computed without signs, since negating the smallest number would overflow
   const i64 quotient = a / b;
   return quotient - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
 }
 
-// A negative power of a whole number is 0, as for PyTorch's tensors, except of 1 and -1.
+// Returns base^exponent. A negative power of a whole number is 0, as for PyTorch's tensors, except for the bases 1 and -1.
 i64 power(i64 base, i64 exponent) {
   if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;
   u64 result = 1, factor = static_cast<u64>(base);

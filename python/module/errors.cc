@@ -45,7 +45,7 @@ void raise(PyObject* kind, const std::string& words) {
 void raise(ErrorCode code, const std::string& words) { raise(error_kinds[static_cast<size_t>(code) % std::size(error_kinds)], words); }
 
 void translate(const std::exception_ptr& exception, void*) {
-  // A null `exception` means a foreign exception: Python is ending this thread, because the interpreter ends.
+  // No exception that C++ knows: Python is ending this thread, because the interpreter ends.
   if (!exception) stop_for_ever();
   try {
     std::rethrow_exception(exception);
@@ -64,7 +64,7 @@ void translate(const std::exception_ptr& exception, void*) {
     raise(ErrorCode::refused, "[memory] the system has no memory left for this call");
   } catch (const std::length_error& e) {
     raise(ErrorCode::refused, std::string("[memory] expected a size that memory can hold, got a larger one: ") + e.what());
-  } catch (const std::system_error& e) {  // the remaining failures of the operating system
+  } catch (const std::system_error& e) {  // catches the remaining failures of the operating system
     raise(ErrorCode::io, std::string("[system] ") + e.what());
   } catch (const nb::cast_error&) {
     raise(type_kind, "expected an argument of another type");

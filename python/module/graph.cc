@@ -13,7 +13,8 @@
 namespace spillway::python {
 namespace {
 
-constexpr u32 kOthers = u32{1} << 30;  // the first id of parameters that are not a model's; above all ids of models' parameters
+// the first id of parameters that do not belong to the graph's model; it is above all ids of a model's parameters
+constexpr u32 kOthers = u32{1} << 30;
 
 thread_local std::weak_ptr<Graph> newest;
 thread_local int silences = 0;
@@ -95,7 +96,7 @@ Weights::Weights(const std::vector<std::pair<Tensor, std::shared_ptr<Leaf>>>& te
 }
 
 Variable Graph::lift(const std::shared_ptr<Leaf>& leaf, const Tensor& value) {
-  // The model's blocks may run later on this graph; they must then get the leaf that is lifted now.
+  // The model's blocks may run later on this graph. They must then find the leaf that is put on the tape now.
   if (!model_ && leaf->weights && !leaf->weights->model.blocks.empty()) model_ = leaf->weights;
   auto& [kept, place] = leaves_[leaf.get()];
   if (!kept) {
@@ -153,7 +154,7 @@ std::vector<i32> Graph::held_slots() {
 }
 
 void Graph::backward(const Variable& y, const Tensor& dy, bool retain) {
-  over_ = true;  // also after an error
+  over_ = true;  // the graph is over even if an error ends the backward
   autograd::KeptOps keep(held_slots(), retain);
   tape_.backward(y, dy);
   for (const auto& [key, entry] : leaves_) {
@@ -161,7 +162,7 @@ void Graph::backward(const Variable& y, const Tensor& dy, bool retain) {
     if (leaf->weights && place.weight) continue;
     const Tensor gradient = tape_.take_gradient(place);
     if (!gradient.defined()) continue;
-    if (leaf->weights) {  // the leaf was given to an optimizer after the graph recorded it
+    if (leaf->weights) {  // the leaf's parameter was given to an optimizer after the graph had recorded it
       kernels::copy(gradient, leaf->weights->eager->target(leaf->id, 0, gradient.shape(), wide_dtype(gradient.dtype())));
       leaf->weights->eager->done(leaf->id, 0);
     } else {
@@ -263,7 +264,7 @@ Inputs::Inputs(std::span<const Array* const> inputs) {
   bool found = false;
   arrays.reserve(inputs.size());
   for (const Array* input : inputs) {
-    // A Parameter is one of the run's in a block's forward, and a leaf elsewhere.
+    // In a block's forward a Parameter stands for a parameter of the run; elsewhere it is a leaf.
     if (input->declared && Pass::current() != nullptr) {
       arrays.push_back({input->variable(), nullptr, nullptr, input->declared});
     } else {

@@ -1,8 +1,8 @@
-// Python's view of tensors with gradients: PyTorch's requires_grad and backward() on top of the library's tapes.
-// An operation on a tensor that requires a gradient is recorded on the thread's graph, which lives as long as a
-// tensor that was computed on it; backward() traverses it once. Only the thread that has the turn (turn.h) touches
-// graphs, leaves and weights, and only a thread with the GIL touches an Array's fields: before its turn a thread
-// copies the Arrays that it computes with. Invariant: an Array that has a slot on a tape keeps its graph alive.
+// Python's view of tensors with gradients: PyTorch's requires_grad and backward() on top of the library's tapes (a tape is the record of
+// operations that backward replays). An operation on a tensor that requires a gradient is recorded on the thread's graph, which lives as
+// long as a tensor that was computed on it; backward() traverses it once. Only the thread that has the turn (turn.h) touches graphs, leaves
+// and weights, and only a thread with the GIL touches an Array's fields: before its turn a thread copies the Arrays that it computes with.
+// Invariant: an Array that is recorded on a tape keeps its graph alive.
 #pragma once
 #include <atomic>
 #include <map>
@@ -21,7 +21,7 @@ namespace spillway::python {
 
 struct Leaf;
 
-/// Parameters that an optimizer steps: those of a model, or tensors that the user made.
+/// Parameters that an optimizer updates: those of a model, or tensors that the user made.
 struct Weights {
   explicit Weights(nn::Sequential blocks);
   /// Takes over the leaves of these tensors with their gradients, which this Weights object stores from now on.
@@ -29,24 +29,25 @@ struct Weights {
 
   nn::Sequential model;  // the model; it has no blocks if the parameters are a user's tensors
   std::unique_ptr<nn::EagerParameters> eager;
-  std::vector<std::weak_ptr<Leaf>> leaves;  // only for a model: for each parameter id, the leaf of the Tensor that was requested
+  // only for a model: for each parameter id, the leaf of the Tensor that Python code has requested
+  std::vector<std::weak_ptr<Leaf>> leaves;
 };
 
 /// The state of a leaf: a tensor that requires a gradient and was not computed from others.
 struct Leaf {
-  Tensor gradient;                   // the gradient of a leaf that belongs to no Weights
-  std::shared_ptr<Weights> weights;  // the Weights that store the gradient, if the leaf belongs to some
+  Tensor gradient;                   // the gradient of a leaf that belongs to no Weights object
+  std::shared_ptr<Weights> weights;  // the Weights object that stores the gradient, if the leaf belongs to one
   u32 id = 0;
   std::string name;
-  bool wanted = true;  // whether a gradient is computed; of a leaf that belongs to some Weights, the parameter's `frozen` says it
+  bool wanted = true;  // whether a gradient is computed; if the leaf belongs to Weights, the parameter's `frozen` decides instead
   bool wants() const;
 };
 
 class Graph final : public autograd::GradientSink, public std::enable_shared_from_this<Graph> {
  public:
   autograd::Tape& tape() { return tape_; }
-  /// Returns this graph for an Array that holds a variable of it; the graph keeps the operations from which the variable was computed
-  /// as long as such a pointer to it exists.
+  /// Returns a pointer to this graph for an Array that holds the variable. As long as such a pointer exists, the graph keeps the
+  /// operations from which the variable was computed.
   std::shared_ptr<Graph> held(const Variable& v);
   bool over() const { return over_; }
   /// Returns the leaf's variable on the tape. Every call for one leaf returns the same variable.
@@ -56,7 +57,7 @@ class Graph final : public autograd::GradientSink, public std::enable_shared_fro
   void run_model(const std::shared_ptr<Weights>& weights);
   bool may_run(const std::shared_ptr<Weights>& weights) const { return !model_ || model_ == weights; }
   /// Computes the gradients and passes them to the leaves. Unless `retain` is set, the operations from which y was computed are released.
-  /// If none is left, the graph is over.
+  /// If no operation is left, the graph cannot be used any more.
   void backward(const Variable& y, const Tensor& dy, bool retain);
 
   Tensor target(u32 parameter, u8 use, const Shape& shape, DType dtype) override;
@@ -75,23 +76,24 @@ class Graph final : public autograd::GradientSink, public std::enable_shared_fro
   autograd::Tape tape_{this};
   std::atomic<bool> over_ = false;
   std::shared_ptr<Weights> model_;
-  std::vector<Place> others_;  // parameters of other Weights, numbered from kOthers
+  std::vector<Place> others_;  // parameters of Weights objects that are not this graph's model; their ids begin at kOthers
   std::map<const Leaf*, std::pair<std::shared_ptr<Leaf>, Variable>> leaves_;
-  std::vector<std::weak_ptr<Holder>> holders_;  // of the variables that Arrays hold
-  size_t most_holders_ = 64;                    // from so many on, those that are gone are looked for
+  std::vector<std::weak_ptr<Holder>> holders_;  // one entry for each variable that an Array holds
+  size_t most_holders_ = 64;                    // from this number of entries on, entries of variables that are gone are removed
 };
 
 /// The Python class Tensor. A thread that does not have the turn (turn.h) may call only needs_gradient() and value().
 struct Array {
   Variable v;
   std::shared_ptr<Graph> graph;                  // the graph on which this tensor was computed, if any
-  std::shared_ptr<Leaf> leaf;                    // set if this tensor was not computed from others and requires a gradient
+  std::shared_ptr<Leaf> leaf;                    // set if this tensor is a leaf: it requires a gradient and was not computed from others
   std::shared_ptr<const InBlock> in_block = {};  // set if this tensor exists only in a block's forward (pass.h); the others are then unset
-  std::shared_ptr<Leaf> kept = {};               // has the gradient of a computed tensor, after retain_grad()
-  bool is_copy = false;                          // a copy of elements that would share the other tensor's memory in PyTorch
-  std::shared_ptr<Declared> declared = {};       // set for a Parameter, which has `leaf` too and keeps its value in `declared`
+  std::shared_ptr<Leaf> kept = {};               // holds the gradient of a tensor that was computed from others, after retain_grad()
+  // whether this is a copy of elements where PyTorch's result would share the other tensor's memory
+  bool is_copy = false;
+  std::shared_ptr<Declared> declared = {};  // set for a Python Parameter, whose value is kept in `declared`; `leaf` is set too
 
-  /// In a block's forward these two throw Error(usage) for a tensor that does not belong to it.
+  /// In a block's forward, variable() and value() throw Error(usage) for a tensor that does not belong to the forward.
   const Variable& variable() const { return in_block ? in_block->variable() : declared ? declared->variable() : v; }
   const Tensor& value() const { return variable().value; }
   bool needs_gradient() const { return (leaf && leaf->wants()) || (graph && !graph->over()) || (in_block && variable().needs_gradient()); }
@@ -105,7 +107,8 @@ struct Array {
 Array constant(Tensor value);
 /// Returns the array of a variable that was computed on `graph`, which may be null.
 Array computed_on(const Variable& y, const std::shared_ptr<Graph>& graph);
-/// Returns a tensor that was made in memory of the current stream: in a block's forward one that ends with it, elsewhere a constant.
+/// Returns a tensor whose value was made in memory of the current stream: in a block's forward a tensor that ends with the forward,
+/// elsewhere a constant.
 Array made(Tensor value);
 /// An argument that must be a Tensor, read like the classes of arguments.h. It lives as long as the call.
 class Given {
@@ -118,7 +121,7 @@ class Given {
   const Array* array_ = nullptr;
   Problem problem_;
 };
-/// Sets requires_grad of a tensor.
+/// Sets the property requires_grad of a tensor.
 void set_wanted(Array& array, bool wanted);
 
 /// Returns the thread's graph: the last one, or a new one if the last one is gone or its backward() was called.
@@ -127,7 +130,7 @@ std::shared_ptr<Graph> current_graph();
 bool recording();
 void bind_no_grad(nb::module_& module);
 
-/// Copies of the tensors that an operation takes, made under the GIL.
+/// Copies of the tensors that an operation takes as inputs, made under the GIL.
 struct Inputs {
   explicit Inputs(std::span<const Array* const> inputs);
   std::vector<Array> arrays;
@@ -135,9 +138,9 @@ struct Inputs {
   Device device;  // device of the first tensor
 };
 
-/// The variables of `inputs` on one graph, which is null if nothing is recorded. Throws Error(usage) if they belong to two graphs or
-/// devices. In a block's forward the variables are on the tape of the run, and there is no graph; a tensor from outside that requires a
-/// gradient is refused.
+/// Holds the variables of an operation's inputs, and their common graph, which is null if nothing is recorded. Throws Error(usage) if they
+/// belong to two graphs or devices. In a block's forward the variables are on the tape of the run, and there is no graph; a tensor from
+/// outside that requires a gradient is refused.
 struct Lifted {
   explicit Lifted(const Inputs& inputs);
   std::shared_ptr<Graph> graph;

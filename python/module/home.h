@@ -1,4 +1,4 @@
-// Says where an operation is bound: as a function of the module and as a method of its first tensor.
+// Binds an operation twice: as a function of the module, and as a method of Tensor, which is the function's first argument.
 #pragma once
 #include "python/module/arrays.h"
 

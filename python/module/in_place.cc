@@ -42,7 +42,7 @@ Array& filled(Array& self, const Operand& value, const char* name) {
   return self;
 }
 
-// Defines x.name_(other) and, if it has one, the operator; op(x, other) computes the new values.
+// Defines the method x.name_(other) and the operator that belongs to it, if there is one. op(x, other) computes the new values.
 template <class Op>
 void both(nb::class_<Array>& tensor, const char* method, const char* operation, const Op& op) {
   const std::string name = method;
@@ -62,7 +62,7 @@ void both(nb::class_<Array>& tensor, const char* method, const char* operation, 
         Array& self = nb::cast<Array&>(object);
         const Array now = before_write(self);
         const Array values = op(side_of(now), side_of(other.given, self));
-        // x[::2] += 1 then assigns this to x[::2].
+        // Python executes x[::2] += 1 by assigning the result of this operator to x[::2], so returning the new values is enough.
         if (self.is_copy || self.ends_with_forward()) return nb::cast(values);
         check_writable(self, name);
         write(self, values, name);
@@ -130,7 +130,8 @@ void write(Array& self, const Array& values, const std::string& name, bool any_t
   {
     const Running running(to.device(), to.bytes() >= kLongBytes);
     Tensor from = same.value();
-    if (from.storage() == to.storage()) from = converted(from, from.dtype());  // they may overlap
+    // source and target share a storage and may overlap, so the source is copied first
+    if (from.storage() == to.storage()) from = converted(from, from.dtype());
     if (to.elems() > 0) kernels::copy_view(from, to);
     to.storage()->written();
   }

@@ -20,14 +20,14 @@
 namespace spillway::python {
 namespace {
 
-// One part of a key. `places` are the places along its axis, or along all axes of a mask together.
+// One part of an indexing key. `places` are the selected positions along its axis, or along all axes of a mask together.
 struct Part {
   enum Kind { number, range, fresh, places } kind = number;
-  i64 at = 0;                // of a number
-  ops::Range of_range = {};  // of a range
-  std::vector<i64> chosen;   // of places
-  Shape shape;               // of places
-  int axes = 0;              // the number of axes of the tensor that the part stands for
+  i64 at = 0;                // the index, for a part of kind number
+  ops::Range of_range = {};  // the range, for a part of kind range
+  std::vector<i64> chosen;   // the selected positions in row-major order, for a part of kind places
+  Shape shape;               // the shape of the selection, for a part of kind places
+  int axes = 0;              // the number of the tensor's axes to which the part applies
   bool is_mask = false;
 };
 
@@ -35,7 +35,7 @@ std::string out_of_range(i64 extent, i64 number) {
   return "index: expected the index of one of " + std::to_string(extent) + " elements, got " + std::to_string(number);
 }
 
-// Converts a Python slice of an axis with `extent` elements to a Range of at most that many elements.
+// Converts a Python slice to a Range. The axis has `extent` elements, and the Range has at most that many.
 ops::Range slice_of(const nb::handle& key, i64 extent) {
   Py_ssize_t begin = 0, end = 0, step = 0;
   if (PySlice_Unpack(key.ptr(), &begin, &end, &step) != 0) {
@@ -61,7 +61,7 @@ Part places_in(const nb::handle& key, const Tensor& x, int axis) {
   part.kind = Part::places;
   if (given.dtype() == DType::boolean || (given.dtype() == DType::uint8 && !is_untyped(nb::borrow(key)))) {
     part.is_mask = true;
-    if (given.rank() == 0 && given.elems() == 1) {  // as if along a new axis of one element
+    if (given.rank() == 0 && given.elems() == 1) {  // treated as a mask along a new axis of one element
       part.axes = 0;
       if (load_wide(given.raw(), given.dtype()) != 0) part.chosen.push_back(0);
       part.shape = Shape{std::ssize(part.chosen)};
@@ -128,7 +128,7 @@ std::vector<Part> key_parts(const nb::object& key, const Tensor& x) {
       part.kind = Part::fresh;
     } else if (PyBool_Check(one.ptr()) || is_place_list(one)) {
       part = places_in(one, x, axis);
-      // A tensor of one whole number counts as this number.
+      // A tensor that holds a single whole number counts as this number.
       if (part.axes == 1 && part.shape.rank() == 0) part.kind = Part::number, part.at = part.chosen[0];
     } else if (nb::isinstance<nb::slice>(one)) {
       part.kind = Part::range;
@@ -149,11 +149,11 @@ std::vector<Part> key_parts(const nb::object& key, const Tensor& x) {
   return parts;
 }
 
-// The rows that a key selects. The tensor is seen as [rows, ...]: its first `axes` axes are taken as one.
+// The rows that an indexing key selects. The tensor is seen as [rows, ...]: its first `axes` axes are merged into one.
 struct Taken {
   int axes = 0;
   std::vector<i64> rows;
-  Shape shape;  // of the result
+  Shape shape;  // shape of the result of indexing
 };
 
 struct Extent {
@@ -171,7 +171,8 @@ Taken taken_by(const std::vector<Part>& parts, const Tensor& x) {
   }
   std::vector<i64> steps(static_cast<size_t>(taken.axes) + 1, 1);
   for (int i = taken.axes; i-- > 0;) steps[static_cast<size_t>(i)] = steps[static_cast<size_t>(i) + 1] * x.size(i);
-  // All places together are one group of axes, at the place of the first if they are next to each other, and else at the front.
+  // The axes of all index arrays form one group in the result: at the position of the first array if the arrays are adjacent in the key,
+  // and in front otherwise.
   Extent places;
   bool any = false, apart = false, between = false;
   Shape common;
@@ -235,7 +236,7 @@ Taken taken_by(const std::vector<Part>& parts, const Tensor& x) {
   return taken;
 }
 
-// Returns the shape of x seen as [rows, ...], where the first `axes` axes are one.
+// Returns the shape of x seen as [rows, ...], with the first `axes` axes merged into one.
 Shape rows_shape(const Shape& x, int axes) {
   i64 rows = 1;
   for (int i = 0; i < axes; ++i) rows *= x[i];
@@ -257,7 +258,7 @@ Variable taken_rows(const Variable& x, const Taken& taken) {
   return ops::reshape(ops::index_select(ops::reshape(x, rows), 0, index), taken.shape);
 }
 
-// Returns the part of x as a view of the same memory, if no part of the key needs a copy.
+// Returns the selected part of x as a view of the same memory, if no part of the key requires a copy.
 std::optional<Tensor> shared_part(const Tensor& x, const std::vector<Part>& parts) {
   Tensor view = x;
   std::vector<i64> extents;
@@ -303,14 +304,14 @@ Array picked(const Array& given, const nb::object& key) {
     result = apply(
         [&](const Variable& x) { return floats ? ops::reshape(ops::index(x, places), shape) : taken_rows(x, taken_by(parts, x.value)); },
         self);
-    result.is_copy = true;  // PyTorch has a view here
+    result.is_copy = true;  // PyTorch's result would be a view of the tensor's memory
     return result;
   }
   const Taken taken = taken_by(parts, self.value());
   return apply([&](const Variable& x) { return taken_rows(x, taken); }, self);
 }
 
-// Returns x with other values in some rows.
+// Returns a copy of x in which `values` replace the rows that `taken` selects.
 Variable replaced(const Variable& x, const Variable& values, const Taken& taken) {
   const Shape rows = rows_shape(x.shape(), taken.axes);
   Shape shape = rows;
@@ -364,7 +365,7 @@ void assign(Array& self, const nb::object& key, const nb::object& value) {
     throw WrongValue("x[key] = values: expected values of type " + std::string(to_string(dtype)) +
                      ", which x has, for a key with places, got " + std::string(to_string(values.value().dtype())) +
                      ": convert them, with values.to(x.dtype)");
-  if (taken.shape.elems() == 0) {  // a number is still checked
+  if (taken.shape.elems() == 0) {  // with no elements to assign, a number is still checked
     if (side.is_number) apply([&](const Variable&, const Variable& v) { return variable_of(side, v, dtype); }, now, values);
     return;
   }
@@ -395,7 +396,7 @@ nb::object rows(const Array& self) {
   return nb::steal(PyObject_GetIter(all.ptr()));
 }
 
-// Returns int32 indices in [0, extent).
+// Returns the indices as int32, each in [0, extent).
 Tensor checked_places(const nb::object& index, i64 extent) {
   const Tensor places = whole_numbers(index, "index");
   if (!places.device().is_cuda() && !places.device().is_meta()) {
@@ -413,12 +414,12 @@ Array taken_along(const Array& x, const Whole& dim, const nb::object& index, boo
       [&](const Variable& v) -> Variable {
         const Tensor here = brought_here(places);
         const bool floats = is_floating(v.dtype());
-        // Whole numbers are moved as if their bits were those of an f64.
+        // Whole numbers are moved as int64. The ops move these 64 bits as if they were f64 numbers.
         const Variable u = floats ? v : Variable(converted(v.value, DType::int64).reinterpret(v.shape(), DType::f64));
         const Tensor flat = each ? here : here.reshape({here.elems()});
         Variable y;
         if (each) {
-          // gather() takes an index that is smaller than x along the other axes.
+          // gather() may take an index that is smaller than x along the other axes, so x is cut to its size.
           Variable part = u;
           for (int i = 0; i < v.shape().rank() && i < here.rank(); ++i) {
             if (i != axis && here.size(i) < v.shape()[i]) part = ops::slice(part, i, 0, here.size(i));

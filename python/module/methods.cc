@@ -1,4 +1,5 @@
-// Binds what PyTorch's Tensor has besides: conversions by name, strides, gradients of computed tensors, copying, pickling and formatting.
+// Binds further methods of PyTorch's Tensor: conversions by name, strides, gradients of computed tensors, copying, pickling and
+// formatting.
 #include <nanobind/stl/string.h>
 
 #include <cstring>
@@ -17,7 +18,7 @@ Tensor sum_of_gradients(const Tensor& a, const Tensor& b) {
   return sum;
 }
 
-// Returns what pickle makes a tensor of again.
+// Returns the function and arguments with which pickle makes the tensor again.
 nb::object reduced(const Array& self) {
   if (self.graph && !self.graph->over())
     throw WrongType(
@@ -59,7 +60,7 @@ void retain_gradient(Array& self) {
       [&](const Variable& v) {
         autograd::Recorder recorder({v}, "retain_grad");
         return recorder.output(v.value, [kept](autograd::Backward& b) {
-          // A copy, since the tape may write to the gradient that is passed on.
+          // The gradient is copied, since the tape may write to the gradient that is passed on.
           const Tensor copy = converted(b.gradient(), b.gradient().dtype());
           kept->gradient = kept->gradient.defined() ? sum_of_gradients(kept->gradient, copy) : copy;
           b.pass(0, b.gradient());

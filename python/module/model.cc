@@ -305,7 +305,7 @@ void Model::freeze(const std::string& name, bool frozen) {
   parameter->frozen = frozen;
 }
 
-// Throws unless the folder is new or holds nothing but a saved model, because save() replaces the folder as a whole.
+// Throws an Error unless the folder is new or holds nothing but a saved model, because save() replaces the whole folder.
 static void check_replaceable(const std::filesystem::path& folder) {
   if (!std::filesystem::exists(folder)) return;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {

@@ -15,7 +15,7 @@ namespace spillway::python {
 class Model {
  public:
   /// Loads the model that `name` names: a preset, a Hugging Face folder, org/name in the local cache, or a run (its last checkpoint). With
-  /// `from_scratch` the weights are newly drawn from `seed`; a preset and a folder without weights always get new ones.
+  /// `from_scratch` the weights are newly drawn from `seed`; a preset and a folder without weights always get new weights.
   Model(const std::string& name, DType dtype, u64 seed, bool from_scratch, Device device);
 
   Device device() const;
@@ -31,11 +31,11 @@ class Model {
   /// Returns the logits [B, V] of one position, by default the last. They are not recorded for backward().
   Array logits(const nb::object& input, std::optional<i64> position);
 
-  /// Continues each row of tokens[B, T] by up to `most` tokens, and returns all of them, int64 [B, T + n]. A row ends behind one of `ends`,
-  /// by default the model's, and is filled up with `padding`. Row b samples with the seed plus b.
+  /// Continues each sequence of tokens[B, T] by up to `most` tokens, and returns all of them, int64 [B, T + n]. A sequence ends after one
+  /// of the tokens `ends` (by default the model's end tokens) and is filled up with `padding`. Sequence b samples with the seed plus b.
   Array generate(const nb::object& input, i64 most, trainer::Sampling sampling, const std::optional<std::vector<i64>>& ends,
                  std::optional<i64> padding);
-  /// Returns the tokenizer of the model's folder, or one of bytes if the model was made here without any.
+  /// Returns the tokenizer of the model's folder. A model that was made here without a tokenizer has one token per byte.
   Tokenizer tokenizer() const;
 
   i64 parameters() const { return static_cast<i64>(weights_->model.parameters.size()); }
@@ -60,7 +60,7 @@ class Model {
   // move_now() and the two functions after it must be called while this thread has the turn (turn.h).
   void move_now(Device to);
   Array parameter_now(u32 id);
-  std::unique_ptr<Weights> copied_to_host() const;  // a copy of a model that lies on a GPU
+  std::unique_ptr<Weights> copied_to_host() const;  // returns a copy, in host memory, of a model that lies on a GPU
 
   trainer::ModelSource source_;
   models::ModelConfig config_;
@@ -69,7 +69,7 @@ class Model {
   std::shared_ptr<Weights> weights_;
   // These fields are accessed only by the thread that has the turn (turn.h).
   Device device_;
-  i64 samples_ = 0;  // the number of samples seen in training so far; dropout masks depend on it
+  i64 samples_ = 0;  // the number of samples seen in training so far, on which dropout masks depend
 };
 
 void bind_model(nb::module_& module);

@@ -32,7 +32,8 @@ Side number_side(const nb::handle& given) {
   return side;
 }
 
-// Combines the types of two kinds of operands, of which the first decides unless the second is of a higher category.
+// Combines the types of two kinds of operands. The first kind decides unless the second is of a higher category (bool below whole numbers
+// below floats).
 std::optional<DType> combined(std::optional<DType> higher, std::optional<DType> lower) {
   if (!higher) return lower;
   if (!lower || is_floating(*higher)) return higher;
@@ -76,7 +77,7 @@ DType wider_of(DType a, DType b) {
 }
 
 DType common_type(const Side& a, const Side& b) {
-  std::optional<DType> by_kind[3];  // of tensors with axes, of tensors of one number, and of Python's numbers
+  std::optional<DType> by_kind[3];  // the common type of tensors with axes, of zero-dimensional tensors, and of Python's numbers
   for (const Side* side : {&a, &b}) {
     std::optional<DType>& of_kind = by_kind[side->rank() > 0 ? 0 : side->rank() == 0 ? 1 : 2];
     of_kind = of_kind ? wider_of(*of_kind, side->dtype) : side->dtype;

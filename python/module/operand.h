@@ -1,6 +1,7 @@
-// The other operand of an expression with a tensor: a tensor, an array of another program, a list or a number. The result has the type
-// that torch.result_type gives: among tensors with axes, tensors of one number and Python's numbers, an earlier kind decides the type
-// unless a later one is of a higher category (bool below whole numbers below floats).
+// The operand of an arithmetic expression with a tensor that is not the tensor itself: another tensor, an array of NumPy or a similar
+// library, a list or a number. The result has the dtype of torch.result_type: tensors with axes come before zero-dimensional tensors, and
+// these before Python's numbers. The earlier kind decides the dtype unless a later kind is of a higher category (bool below integers below
+// floats).
 #pragma once
 #include <optional>
 
@@ -8,20 +9,20 @@
 
 namespace spillway::python {
 
-/// An argument of an expression, kept as Python has it until the call reads it with side_of().
+/// An argument of an expression, kept as the Python object until the call reads it with side_of().
 struct Operand {
   nb::object given;
   /// Returns whether the object can stand in an expression. If not, Python tries the operators of the object's class.
   static bool accepts(const nb::handle& given) noexcept;
 };
 
-/// One side of an expression.
+/// One side of an expression: a tensor or a Python number.
 struct Side {
-  Array array;               // unset for a number
+  Array array;               // the tensor; unset for a number
   bool is_number = false;    // whether the side is a Python number
   Real real;                 // the number, read when it is used
   std::optional<i64> whole;  // the number, if it is an int or a bool
-  DType dtype = DType::f32;  // of the array, or what a number counts as: bool, i64 or f32
+  DType dtype = DType::f32;  // type of the array; for a number, the type that it counts as: bool, i64 or f32
   int rank() const { return is_number ? -1 : array.value().rank(); }
 };
 

@@ -33,7 +33,7 @@ constexpr i64 kZero[] = {0};
 
 using Numbers = nb::object;  // an argument with whole numbers, from any kind of array
 
-// Whole numbers are converted to f32, unless `of_whole` says what the result is.
+// Binds an operation of one tensor. Whole numbers are converted to f32, unless `of_whole` says what the result is.
 void unary(const Home& home, const char* name, Variable (*op)(const Variable&), const char* what, i64 (*of_whole)(i64) = nullptr) {
   home.def(
       name,
@@ -57,7 +57,7 @@ ops::Reduction reduction_of(const std::string& name) {
   throw WrongValue("reduction: expected mean, sum or none, got " + name);
 }
 
-// Returns a where the mask is not 0, else b; of any type.
+// Returns a where the mask is not 0, and b elsewhere. a and b may be of any type.
 Variable chosen(const Tensor& mask, const Variable& a, const Variable& b) {
   if (is_floating(a.dtype())) return ops::where(mask, a, b);
   const auto wide = [](const Variable& v) { return Variable(converted(v.value, DType::int64)); };

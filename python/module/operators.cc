@@ -11,7 +11,7 @@
 namespace spillway::python {
 namespace {
 
-// Defines a op b and, if `reflected` is set, b op a for what is not a tensor.
+// Defines the operator `a op b` and, if `reflected` is set, `b op a` for a `b` that is not a tensor.
 template <class Op>
 void operation(nb::class_<Array>& tensor, const char* name, const char* reflected, const Op& op) {
   const std::string one = std::string("def ") + name + "(self, other: object, /) -> Tensor";
@@ -25,7 +25,7 @@ void operation(nb::class_<Array>& tensor, const char* name, const char* reflecte
       nb::sig(other.c_str()));
 }
 
-// Defines a function and a method of two arguments, of which the first is a Tensor.
+// Defines a function and a method of two arguments. The first argument is a Tensor.
 template <class Op>
 void function(nb::module_& module, nb::class_<Array>& tensor, const char* name, const Op& op) {
   const auto call = [op](const Given& a, const Operand& b) { return op(side_of(a), side_of(b.given, a)); };
@@ -33,7 +33,7 @@ void function(nb::module_& module, nb::class_<Array>& tensor, const char* name, 
   tensor.def(name, call, nb::arg("other"));
 }
 
-// Does the same for a function of two tensors, neither of which may be a number.
+// Defines a function and a method of two tensors, neither of which may be a number.
 template <class Op>
 void function_of_tensors(nb::module_& module, nb::class_<Array>& tensor, const char* name, const Op& op) {
   const std::string called = name;
@@ -93,7 +93,7 @@ Array product(const Array& a, const Array& b) {
       a, b);
 }
 
-// Returns a + alpha b.
+// Returns a + alpha b, or a - alpha b if `minus` is set.
 template <bool minus>
 Array scaled_sum(const Array& a, const Operand& b, const Operand& alpha) {
   nb::object other = b.given;
@@ -105,7 +105,7 @@ Array scaled_sum(const Array& a, const Operand& b, const Operand& alpha) {
   return arithmetic(minus ? Pairwise::sub : Pairwise::add, side_of(a), side_of(other, a));
 }
 
-// Binds a function of one tensor with its gradient; whole numbers are converted to f32.
+// Binds a function of one tensor that has a gradient. Whole numbers are converted to f32.
 void smooth(nb::module_& module, nb::class_<Array>& tensor, const char* name, double (*f)(double), double (*slope)(double)) {
   const auto call = [=](const Given& x) {
     return apply(

@@ -87,7 +87,7 @@ class Optimizer {
  public:
   explicit Optimizer(std::string rule) : rule_(std::move(rule)) {}
 
-  // Adds a parameter group.
+  // Adds a parameter group with these settings and parameters.
   void add(const nb::dict& settings, const std::vector<Array>& parameters) {
     check(parameters);
     const optim::RuleSettings own = settings_of(rule_, settings);
@@ -109,7 +109,7 @@ class Optimizer {
     }
   }
 
-  // Sets the settings of the groups, and updates the parameters that have a gradient.
+  // Updates the settings of all groups, and then the parameters that have a gradient.
   std::optional<double> step(const std::vector<nb::dict>& settings, double gradient_scale, std::optional<double> max_norm) {
     if (!std::isfinite(gradient_scale)) throw WrongValue("gradient_scale: expected a finite number, got " + std::to_string(gradient_scale));
     if (max_norm && !(*max_norm >= 0)) throw WrongValue("max_norm: expected a number of 0 or above, got " + std::to_string(*max_norm));
@@ -149,7 +149,7 @@ class Optimizer {
     for (const auto& [name, values] : state.parts) parts[name.c_str()] = nb::cast(constant(values));
     return nb::make_tuple(state.steps, parts);
   }
-  // Sets the states of parameters as state() returned them. Those that are not in `given` begin anew.
+  // Sets the states of parameters to those that state() returned. Parameters that are not in `given` get the state of a new optimizer.
   void set_states(const std::vector<nb::dict>& settings, const nb::dict& given) {
     std::map<size_t, eager::Optimizer::ParameterState> states;
     for (const auto& [index, state] : given) {
@@ -190,19 +190,19 @@ class Optimizer {
   }
 
  private:
-  // The parameters of one group that one model holds, or none.
+  // The parameters of one optimizer group that belong to one model, or to no model.
   struct Part {
     std::shared_ptr<Weights> weights;
     size_t group = 0;
     std::optional<eager::Optimizer> optimizer;
   };
-  // A parameter. It has no part while it does not require a gradient.
+  // A parameter's position in the optimizer. It has no Part while it does not require a gradient.
   struct Place {
     Tensor value;
     std::shared_ptr<Leaf> leaf;
     size_t group = 0;
     std::shared_ptr<Part> part = {};
-    size_t index = 0;  // among the parameters of the part
+    size_t index = 0;  // the parameter's index among the parameters of its Part
   };
 
   double gradient_norm_now() const {
@@ -225,7 +225,7 @@ class Optimizer {
     settings_ = settings;
   }
 
-  // Gives a part to each parameter that requires a gradient and has none.
+  // Gives a Part to each parameter that requires a gradient and does not have one yet.
   void take_up() {
     std::map<std::pair<size_t, Weights*>, std::vector<Place*>> fresh;
     for (Place& place : places_) {
@@ -242,7 +242,7 @@ class Optimizer {
     }
   }
 
-  // Throws unless weights, gradients and the state are on the device where the optimizer was made.
+  // Throws an Error unless weights, gradients and state are on the device where the optimizer was made.
   void check_in_place() const {
     for (const Place& place : places_) {
       if (!place.part) continue;
@@ -281,12 +281,12 @@ class Optimizer {
 
   const std::string rule_;
   Device device_;
-  std::vector<optim::RuleSettings> settings_;  // of each group
-  std::vector<Place> places_;                  // all parameters, group by group
+  std::vector<optim::RuleSettings> settings_;  // hyperparameters of each parameter group
+  std::vector<Place> places_;                  // all parameters, one group after the other
   std::vector<std::shared_ptr<Part>> parts_;
 };
 
-// Scales the gradients of the parameters so that their norm is at most max_norm. Returns the norm before.
+// Scales the gradients of the parameters so that their norm is at most max_norm. Returns the norm before scaling.
 double clip(const std::vector<Array>& parameters, double max_norm) {
   if (!(max_norm >= 0)) throw WrongValue("max_norm: expected a number of 0 or above, got " + std::to_string(max_norm));
   if (parameters.empty()) return 0;

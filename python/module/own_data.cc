@@ -27,7 +27,7 @@ nb::dict dictionary(const nb::object& sample, const std::string& where) {
   throw WrongType(where + ": expected a dictionary with an array for each name, such as {\"x\": x, \"y\": y}, got " + kind_of(sample));
 }
 
-// Returns the object, or if it is a number of NumPy's, which has no protocol for arrays, one of Python's.
+// Converts a NumPy number, which has no protocol for arrays, to a Python number. Returns any other object unchanged.
 nb::object plain(const nb::handle& value) {
   const bool is_scalar = !is_untyped(nb::borrow(value)) && !nb::hasattr(value, "__dlpack__") && nb::hasattr(value, "item");
   return is_scalar ? value.attr("item")() : nb::borrow(value);

@@ -1,5 +1,5 @@
-// Samples that Python code supplies, for a model that reads data of its own: a sequence of dictionaries with one array for each input, or a
-// dictionary of arrays with one row for each sample.
+// Samples that Python code supplies, for a model that declares its own inputs: a sequence of dictionaries with one array for each input, or
+// a dictionary of arrays with one row for each sample.
 #pragma once
 #include <nanobind/nanobind.h>
 
@@ -15,10 +15,10 @@ namespace spillway::python {
 namespace nb = nanobind;
 
 struct OwnSamples {
-  nb::object sequence;          // read by threads of the run, under the GIL; invalid if there are columns
-  std::vector<Tensor> columns;  // the arrays, in the types of the inputs; read without the GIL
+  nb::object sequence;          // the samples; threads of the run read it under the GIL; invalid if there are columns
+  std::vector<Tensor> columns;  // the arrays, converted to the types of the inputs; read without the GIL
   i64 count = 0;
-  std::string argument;            // "data" or "validation_data", for messages
+  std::string argument;            // the argument's name for messages: "data" or "validation_data"
   std::vector<InputShape> inputs;  // the names, shapes and types in the first sample
 };
 
@@ -26,7 +26,8 @@ struct OwnSamples {
 /// and for arrays that cannot be samples. Must be called under the GIL.
 OwnSamples own_samples(const nb::object& given, DType floats, const std::string& argument);
 
-/// Returns the source of these samples. What their code raises is kept in `raised`. Both must outlive the source.
+/// Returns the source of these samples. Exceptions of their Python code are kept in `raised`. `given` and `raised` must outlive the
+/// source.
 std::shared_ptr<data::TensorSource> source_of(const OwnSamples& samples, Raised& raised);
 
 }  // namespace spillway::python

@@ -20,10 +20,10 @@
 namespace spillway::python {
 namespace {
 
-thread_local int run_code = 0;             // RunCode objects of this thread
-thread_local bool interrupt_kept = false;  // Ctrl-C came meanwhile
+thread_local int run_code = 0;             // the number of RunCode objects of this thread
+thread_local bool interrupt_kept = false;  // true if Ctrl-C came while this thread ran code of the user, which it must not interrupt
 
-// The Python class Parameter.
+// Implements the Python class Parameter.
 struct ParameterArray : Array {
   ParameterArray(Shape shape, nn::Initializer init, bool wanted, bool of_ids, DType dtype) {
     leaf = std::make_shared<Leaf>();
@@ -47,12 +47,12 @@ nn::Initializer initializer_of(const std::string& kind, double std) {
   throw WrongValue("init: expected normal, uniform, zeros or ones, got " + kind);
 }
 
-// The Python class Batch.
+// Implements the Python class Batch.
 struct Batch {
   std::shared_ptr<Pass> pass;
   std::shared_ptr<const OwnModel> model;
-  DType dtype;          // of the weights
-  bool summed = false;  // a loss that has the gradient of the step was computed
+  DType dtype;          // type of the model's weights
+  bool summed = false;  // true once the block has called the function that sums the losses of the batch
 
   const nn::Context& context() const { return pass->context(); }
   const MicroBatch& data() const { return *context().batch; }
@@ -105,7 +105,7 @@ struct Batch {
   }
 };
 
-// Returns dropped(x) in the forward of a block, with the run's random numbers, or in a loop of one's own.
+// Applies dropout to x: in the forward of a block with the run's random numbers, and in a program's own loop with those of random.h.
 Array dropped(const Given& x, const Real& p, bool training) {
   const double share = p;
   if (Pass* pass = Pass::current()) {
@@ -119,7 +119,7 @@ Array dropped(const Given& x, const Real& p, bool training) {
 
 i64 rows_of(const MicroBatch& batch) { return batch.targets_BT.size(0); }
 
-// A block of the model as the run sees it.
+// A block that is written in Python, as an nn::Module that a training run executes.
 class PythonBlock final : public nn::Module {
  public:
   PythonBlock(std::shared_ptr<const OwnModel> model, size_t index, std::vector<BlockParameter> parameters, DType dtype, Raised& raised)
@@ -195,7 +195,8 @@ class PythonBlock final : public nn::Module {
     return std::ranges::any_of(parameters_, [](const BlockParameter& one) { return one.declared->trainable(); });
   }
 
-  // Throws unless the output has a row for each row of the batch, and the same shape whenever the input has the same.
+  // Throws an Error unless the output has one row for each row of the batch, and has the same shape whenever the input has the same
+  // shape.
   void check_shape(const Variable& y, const Variable& x, const nn::Context& context) const {
     const MicroBatch& batch = *context.batch;
     const Tensor& tokens = batch.tokens_BT;
@@ -230,7 +231,8 @@ RunCode::~RunCode() {
 nn::Sequential OwnModel::build(DType dtype, const std::shared_ptr<const OwnModel>& self, Raised& raised) const {
   nn::Sequential model;
   model.inputs = inputs;
-  std::map<const Declared*, std::pair<std::shared_ptr<nn::Parameter>, u8>> made;  // with the number of uses so far
+  // the parameters made so far, each with the number of blocks that use it
+  std::map<const Declared*, std::pair<std::shared_ptr<nn::Parameter>, u8>> made;
   for (size_t i = 0; i < blocks.size(); ++i) {
     std::vector<BlockParameter> parameters;
     for (const NamedParameter& one : blocks[i].parameters) {
@@ -265,7 +267,7 @@ bool Declared::trainable() const { return leaf->wants(); }
 
 void Declared::draw() const {
   const Running running(Device::cpu());
-  if (own.value.defined()) return;  // another thread drew it while this one waited
+  if (own.value.defined()) return;  // another thread drew the value while this thread waited
   const Tensor value = empty(shape, dtype, "weights");
   const auto parameter = nn::make_parameter(leaf->name, shape, dtype, init);
   models::ScratchWeights(key.value).read_as(*parameter, 0, dtype, {value.raw(), static_cast<size_t>(value.bytes())});
@@ -287,7 +289,7 @@ static void bind_parameter(nb::module_& module) {
           "__init__",
           [](ParameterArray* self, const nb::object& data, const nb::object& init, const Real& std, const Flag& requires_grad,
              const Flag& embedding, const Word& dtype) {
-            const bool flag = nb::isinstance<nb::bool_>(init);  // Parameter(data, requires_grad), as in PyTorch
+            const bool flag = nb::isinstance<nb::bool_>(init);  // with a bool, the call is Parameter(data, requires_grad), as in PyTorch
             const bool wanted = flag ? nb::cast<bool>(init) : static_cast<bool>(requires_grad);
             if (nb::isinstance<Array>(data)) {
               const Array from = nb::cast<const Array&>(data);

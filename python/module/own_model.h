@@ -1,6 +1,6 @@
 // A model whose blocks are written in Python, for spillway::Trainer. A block is a Python function forward(x, batch) and the parameters that
 // it declares. To the run it is an nn::Module like any other: its parameters, gradients and state lie where the plan says, and what
-// backward needs is on the run's tape. The ranks of a process call forward from threads of their own, under the GIL, which the operations
+// backward needs is on the run's tape. Each rank of a process calls forward from a separate thread, under the GIL, which the operations
 // release while they compute.
 #pragma once
 #include <nanobind/nanobind.h>
@@ -22,7 +22,7 @@ namespace spillway::python {
 struct NamedParameter {
   std::string name;
   std::shared_ptr<const Declared> declared;
-  std::function<void(i64 begin, std::span<double> out)> given;  // empty: new values
+  std::function<void(i64 begin, std::span<double> out)> given;  // computes the initial values; if empty, they are drawn at random
 };
 
 struct OwnBlock {
@@ -38,16 +38,17 @@ struct OwnModel {
     DType dtype;
   };
   std::vector<OwnBlock> blocks;
-  std::vector<InputShape> inputs;  // empty: the model reads tokens
+  std::vector<InputShape> inputs;  // the inputs that the model declares; empty: the model reads tokens
   // The first output of each block for each kind of input (own_model.cc); accessed under the GIL.
   mutable std::map<std::string, Output> outputs;
 
-  /// Returns the blocks with parameters of type `dtype`. What they raise is kept in `raised`, which must outlive them.
+  /// Returns the blocks with parameters of type `dtype`. Exceptions of their Python code are kept in `raised`, which must outlive the
+  /// blocks.
   nn::Sequential build(DType dtype, const std::shared_ptr<const OwnModel>& self, Raised& raised) const;
 };
 
-/// Declares for its lifetime that this thread runs Python code that the run needs a result of. Ctrl-C then waits until it has ended, so
-/// that the run can save. Must be used under the GIL.
+/// Declares for its lifetime that this thread runs Python code whose result the run needs. Ctrl-C then takes effect only when the code
+/// has ended, so that the run can save. Must be used under the GIL.
 class RunCode {
  public:
   RunCode();
@@ -56,11 +57,11 @@ class RunCode {
   RunCode& operator=(const RunCode&) = delete;
 };
 
-/// Returns what a Parameter declares, for a model in which it has this name. A Parameter that has been used, or made from a tensor, starts
-/// with its values, another one with new ones. Throws WrongType for another object.
+/// Returns the parameter that a Python Parameter declares, under this name in the model. A Parameter that has been used, or that was made
+/// from a tensor, starts with its present values; another one starts with new values. Throws WrongType for any other object.
 NamedParameter named_parameter(const std::string& name, const nb::object& parameter);
 
-/// Binds Parameter and Batch, and the training of a model of one's own.
+/// Binds Parameter and Batch, and the training of a model that the user writes in Python.
 void bind_own_model(nb::module_& module);
 void bind_own_training(nb::module_& module);
 

@@ -24,20 +24,22 @@
 namespace spillway::python {
 namespace {
 
-// Holds the parts of a run of a model of one's own. Its Python objects are touched, and it is destroyed, only under the GIL.
+// Holds the model, the data and the callbacks of a run whose blocks are written in Python. Its Python objects are used, and it is
+// destroyed, only under the GIL.
 struct OwnRun {
   std::string name;
-  trainer::TrainConfig settings;  // without the data
+  trainer::TrainConfig settings;  // settings of the run, except those of the data
   std::shared_ptr<const OwnModel> model;
   std::optional<OwnSamples> data, validation_data;
-  std::optional<trainer::TrainConfig> files;  // the settings with the data files of a model that reads tokens
+  std::optional<trainer::TrainConfig> files;  // the settings with the data files, for a model that reads tokens
 };
 
-// Text and token files as the rows of a model of one's own. It keeps the files open that its samples read.
+// Provides text and token files as rows for a model whose blocks are written in Python. It keeps the files open that its samples read.
 class TokenFiles {
  public:
   explicit TokenFiles(const trainer::TrainConfig& config, const std::vector<std::string>& paths, data::Split split) : config_(config) {
-    source_.config.vocabulary = std::numeric_limits<i32>::max();  // only the model knows how many tokens it has
+    // the vocabulary is not limited here, because only the model knows its size
+    source_.config.vocabulary = std::numeric_limits<i32>::max();
     source_.tokenizer = trainer::tokenizer_place(config_, source_);
     const trainer::TextWay way = trainer::text_way(config_, config_, source_, paths, trainer::data_cache(config_, config_.out), 1, nullptr);
     sources_.emplace(paths, source_.config, way, split);
@@ -100,7 +102,7 @@ std::shared_ptr<const OwnModel> model_of(const std::vector<GivenBlock>& blocks, 
   return model;
 }
 
-// Throws unless the samples have the inputs that the training samples have.
+// Throws an Error unless the samples have the same inputs as the training samples.
 void check_same_inputs(const OwnSamples& samples, const std::vector<InputShape>& inputs) {
   const auto text_of = [](const std::vector<InputShape>& all) {
     std::string text;

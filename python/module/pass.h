@@ -1,7 +1,7 @@
 // The forward of a block that is written in Python, for one micro-batch. While it runs, the operations of its thread compute on the run's
-// device, with the run's threads and memory, and are recorded on the tape of the run; they take no turn (turn.h), so that the ranks of a
-// process compute side by side. Its tensors end with it: their memory belongs to the run, which decides what is kept for backward. Before
-// the first step a block also runs on tensors without values, to measure its memory.
+// device, with the run's threads and memory, and are recorded on the tape of the run (the record that backward replays); they take no turn
+// (turn.h), so that the ranks of a process compute side by side. Tensors that the forward makes end with it: their memory belongs to the
+// run, which decides what is kept for backward. Before the first step a block also runs on tensors without values, to measure its memory.
 #pragma once
 #include <map>
 #include <memory>
@@ -23,17 +23,18 @@ class InBlock {
   virtual const Variable& variable() const = 0;
 };
 
-/// A Parameter of Python. It is identified by its address: blocks that declare the same one share it. In the forward of a block it stands
-/// for a parameter of the run; elsewhere it has a value of its own, which is drawn when it is first used. Touched only under the GIL.
+/// A Parameter of Python. It is identified by its address: blocks that declare the same object share it. In the forward of a block it
+/// stands for a parameter of the run; elsewhere it has a separate value, which is initialized when it is first used. Touched only under the
+/// GIL.
 struct Declared final : InBlock {
   Shape shape;
   nn::Initializer init;
   bool of_ids = false;
-  DType dtype = DType::f32;    // of the value of its own
-  RandomKey key;               // from which that value is drawn
-  mutable Variable own;        // that value; undefined until it is first used
-  std::shared_ptr<Leaf> leaf;  // of that value
-  bool trainable() const;      // whether a gradient is computed
+  DType dtype = DType::f32;    // the type of the value outside of a forward
+  RandomKey key;               // the random key with which the value outside of a forward is initialized
+  mutable Variable own;        // the value outside of a forward; undefined until it is first used
+  std::shared_ptr<Leaf> leaf;  // the leaf of the value outside of a forward
+  bool trainable() const;      // returns whether a gradient is computed for the parameter
   void draw() const;
   const Variable& variable() const override;
 };
@@ -46,7 +47,7 @@ struct BlockParameter {
 
 class Pass : public std::enable_shared_from_this<Pass> {
  public:
-  /// The arguments must outlive the forward.
+  /// Prepares the forward of one block. The arguments must outlive the forward.
   Pass(const std::string& block, const std::vector<BlockParameter>& parameters, const Variable& input, const nn::Context& context);
   Pass(const Pass&) = delete;
   Pass& operator=(const Pass&) = delete;
@@ -59,19 +60,20 @@ class Pass : public std::enable_shared_from_this<Pass> {
 
   /// Returns the name of the block.
   const std::string& block() const { return block_; }
-  /// Returns what the block may read. Throws Error(usage) if this pass does not run on this thread.
+  /// Returns the context that the block may read. Throws Error(usage) if this pass does not run on this thread.
   const nn::Context& context() const;
-  /// Makes a value of this pass.
+  /// Wraps a variable as the value of a Python Tensor that exists only in this pass, the forward of one block.
   std::shared_ptr<const InBlock> hold(Variable v);
-  /// Returns the parameter on the tape. Throws Error(usage) if the block did not declare it.
+  /// Returns the parameter as a variable of the tape. Throws Error(usage) if the block did not declare it.
   const Variable& parameter(const Declared& declared);
-  /// Tells that an operation reads the variable.
+  /// Must be called when an operation reads the variable.
   void read(const Variable& v);
-  /// Returns whether an operation read the block's input. An input that no gradient is wanted of counts as read.
+  /// Returns whether an operation read the block's input. An input for which no gradient is wanted counts as read.
   bool read_input() const { return read_input_; }
-  /// Throws Error(usage) if forward did not use a parameter that the block trains: it would get no gradient.
+  /// Throws Error(usage) if forward did not use one of the trained parameters that the block declares: that parameter would get no
+  /// gradient.
   void check_all_used() const;
-  /// Returns `t` on the device of the pass.
+  /// Returns `t`, or a copy of it on the device of the pass.
   static Tensor brought(const Tensor& t);
   /// Returns a copy of the values in host memory that does not end with the pass. Throws Error(usage) for a tensor without values.
   Tensor values(const Tensor& t) const;
@@ -84,7 +86,7 @@ class Pass : public std::enable_shared_from_this<Pass> {
   const std::vector<BlockParameter>& parameters_;
   const i32 input_slot_;
   bool read_input_;
-  const nn::Context* context_;  // null once the pass is over
+  const nn::Context* context_;  // the block's context; null once the pass has ended
   std::map<const Declared*, Variable> bound_;
   std::vector<std::weak_ptr<Held>> held_;
   int dropouts_ = 0;

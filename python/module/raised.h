@@ -21,7 +21,7 @@ class Raised {
     try {
       call_python(call);
     } catch (nb::python_error& e) {
-      const bool stops = e.matches(PyExc_KeyboardInterrupt);  // as with Ctrl-C outside of a callback, the run saves and stops
+      const bool stops = e.matches(PyExc_KeyboardInterrupt);  // the run saves and stops, as with Ctrl-C outside of a callback
       first_.emplace(std::move(e));
       if (!stops) throw Error(ErrorCode::usage, std::string("[callback] ") + where + " raised an exception");
     }
@@ -63,7 +63,7 @@ class Raised {
     }
     return all;
   }
-  // Returns whether the kept exception asks the run to save and stop, until when its blocks and data are still needed.
+  // Returns whether the kept exception asks the run to save and stop. Until then the run still needs its blocks and data.
   bool interrupted() const { return first_ && first_->matches(PyExc_KeyboardInterrupt); }
 
   std::optional<nb::python_error> first_;

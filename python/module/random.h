@@ -1,5 +1,5 @@
-// The random numbers of a program's own loop: the first values of Parameters and the masks of Dropout follow from manual_seed() and from
-// how many keys were taken since.
+// The random numbers of a training loop that the user writes: the first values of Parameters and the masks of Dropout follow from
+// manual_seed() and from how many keys were taken since.
 #pragma once
 #include <nanobind/nanobind.h>
 

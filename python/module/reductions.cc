@@ -41,11 +41,11 @@ namespace {
 using Axes = std::optional<Wholes>;
 using Kept = std::optional<Flag>;
 
-// PyTorch's names come first; NumPy's are by keyword.
+// PyTorch's argument names come first; NumPy's must be given by keyword.
 #define SPILLWAY_DIM nb::arg("dim") = nb::none(), nb::arg("keepdim") = false
 #define SPILLWAY_AXIS nb::arg("axis") = nb::none(), nb::arg("keepdims") = nb::none()
 
-// Returns the axes counted from the front; each axis may occur once. No axes, and of a single number the axis 0, stand for all axes.
+// Returns the axes counted from the front; each may occur only once. An empty list stands for all axes.
 std::vector<int> list_of(const Array& x, const Axes& dim, const Axes& axis) {
   if (dim && axis) throw WrongValue("dim: expected dim or axis, which mean the same, got both");
   const Axes& given = dim ? dim : axis;
@@ -66,7 +66,7 @@ std::vector<int> all_or(const Array& x, std::vector<int> list) {
 
 bool kept(const Flag& keepdim, const Kept& keepdims) { return keepdims ? static_cast<bool>(*keepdims) : static_cast<bool>(keepdim); }
 
-// Returns y with all axes of x, each of one element, after a reduction over all of them.
+// Returns y, the result of a reduction over all axes, with `rank` axes of one element each if `keep` is set.
 Variable raised(const Variable& y, int rank, bool keep) {
   if (!keep) return y;
   std::vector<i64> ones(static_cast<size_t>(rank), 1);
@@ -108,9 +108,9 @@ Array average(const Array& x, const std::vector<int>& list, bool keep, std::opti
       x);
 }
 
-// The largest elements, or the smallest. Equal ones share the gradient, as PyTorch's amax() does.
+// Returns the largest or the smallest elements along the axes. Equal elements share the gradient, as in PyTorch's amax().
 Variable shared_extreme(const Variable& v, const std::vector<int>& list, bool keep, bool largest) {
-  const Variable x(v.value);  // not recorded
+  const Variable x(v.value);  // computing with x is not recorded for backward
   const Tensor best = (largest ? ops::max(x, list, true) : ops::min(x, list, true)).value;
   const Tensor y = keep ? best : (largest ? ops::max(x, list, false) : ops::min(x, list, false)).value;
   autograd::Recorder recorder({v}, largest ? "amax" : "amin");
@@ -123,7 +123,7 @@ Variable shared_extreme(const Variable& v, const std::vector<int>& list, bool ke
   });
 }
 
-// The largest elements, or the smallest. Along one axis for max(), the first of equal ones gets the gradient.
+// Returns the largest or the smallest elements along the axes. For max() along one axis, the first of equal elements gets the gradient.
 Array extreme(const Array& x, const std::vector<int>& list, bool keep, bool largest, bool shared) {
   return apply(
       [&](const Variable& v) -> Variable {
@@ -164,13 +164,14 @@ nb::object pair_of(const Array& values, const Array& indices) {
   return (*type)(values, indices);
 }
 
-// Bools as numbers; any other tensor as it is.
+// Returns bools as bytes with the values 0 and 1, and any other tensor unchanged.
 Array as_bytes(const Array& x) {
   if (x.value().dtype() != DType::boolean) return x;
   return apply([](const Variable& v) { return as_type(v, DType::uint8); }, x);
 }
 
-// max() and min(): of all elements, along an axis with indices, or of two tensors.
+// Implements max() and min(), which can be called in three ways: for the extreme of all elements, along an axis with indices, or of two
+// tensors.
 nb::object best(const Given& given, const nb::object& dim, const Flag& keepdim, const nb::object& axis, const Kept& keepdims,
                 const nb::object& other, bool largest) {
   const Array& x = given;
@@ -201,7 +202,7 @@ double lowest_of(DType dtype) {
   return dtype == DType::bf16 ? -0x1.fep127 : static_cast<double>(std::numeric_limits<float>::lowest());
 }
 
-// The `count` largest or smallest elements along an axis, in order, and their indices.
+// Returns the `count` largest or smallest elements along an axis, in order, and their indices.
 std::pair<Array, Array> ranked(const Array& x, i64 count, int axis, bool largest) {
   const DType type = x.value().dtype();
   Tensor index;
@@ -210,7 +211,7 @@ std::pair<Array, Array> ranked(const Array& x, i64 count, int axis, bool largest
         Variable v = is_floating(type) ? given : Variable(converted(given.value, DType::f64, Keep::whole));
         const Shape shape = v.shape();
         if (shape.rank() == 0) v = ops::reshape(v, Shape{1});
-        const Variable own(v.value);  // not recorded
+        const Variable own(v.value);  // computing with this copy is not recorded for backward
         const auto number = [&](double value) { return Variable(full({}, value, own.dtype())); };
         // NaN ranks before every number if the largest come first, and behind if the smallest do, also behind infinity.
         const Variable key = largest ? own
@@ -227,9 +228,9 @@ std::pair<Array, Array> ranked(const Array& x, i64 count, int axis, bool largest
   return {values, made(index)};
 }
 
-// The standard deviation, or the norm if `centered` is not set. As in PyTorch, the gradient of a root of 0 is 0.
+// Returns the standard deviation, or the norm if `centered` is not set. As in PyTorch, the gradient is 0 where the square root is 0.
 Variable root_of_squares(const Variable& v, const std::vector<int>& list, bool keep, double less, bool centered) {
-  const Variable x(v.value);  // not recorded
+  const Variable x(v.value);  // computing with x is not recorded for backward
   const Variable root = ops::sqrt(centered ? ops::var(x, list, less, true) : each_axis(ops::mul(x, x), list, true, ops::sum, ops::sum));
   std::vector<i64> extents;
   for (int axis = 0; axis < x.shape().rank(); ++axis) {
@@ -296,7 +297,7 @@ void bind_sums(const Home& home) {
         [root](const Given& x, const nb::object& dim, const std::optional<Real>& correction, const Flag& keepdim, const Axes& axis,
                const Kept& keepdims, const std::optional<Flag>& unbiased) {
           check_floats(root ? "std" : "var", x);
-          const bool is_flag = PyBool_Check(dim.ptr());  // x.var(False), as unbiased
+          const bool is_flag = PyBool_Check(dim.ptr());  // in x.var(False) the first argument is the flag `unbiased`
           const std::optional<Flag> flag = is_flag ? std::optional(Flag::read(dim)) : unbiased;
           const double less = correction ? static_cast<double>(*correction) : !flag || *flag ? 1.0 : 0.0;
           const Axes at = is_flag || dim.is_none() ? Axes() : Axes(Wholes::read(dim));

@@ -20,7 +20,7 @@ struct Answer {
   std::string text;
 };
 
-// A text may contain a path, whose bytes need not be UTF-8.
+// Returns a text as a Python string. It may contain a path, whose bytes need not be UTF-8.
 nb::object shown_text(const std::string& text) {
   return nb::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
 }
@@ -46,14 +46,15 @@ nb::object object_of(const Json& value) {
     case Json::value_t::number_unsigned:
       return nb::int_(value.get<u64>());
     case Json::value_t::number_float:
-      // JSON has no word for a number that is not finite.
+      // JSON has no numbers that are not finite, so these become None.
       return std::isfinite(value.get<double>()) ? nb::object(nb::float_(value.get<double>())) : nb::none();
     default:
       return nb::none();
   }
 }
 
-// Runs make() without the GIL, and returns its answer as Python's objects. A failure raises what the command's exit status stands for.
+// Runs make() without the GIL, and returns its result as Python objects. A failure raises the exception that corresponds to the command's
+// exit status.
 template <class Make>
 nb::tuple answered(const Make& make) {
   check_process();

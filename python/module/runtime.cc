@@ -44,7 +44,7 @@ void watch_forks() {
 
 int wanted_threads() {
   Threads& all = threads();
-  if (all.wanted == 0) all.wanted = trainer::core_grant(trainer::Host{}).cores;
+  if (all.wanted == 0) all.wanted = trainer::core_grant(trainer::Host{}).threads;
   return all.wanted;
 }
 
@@ -106,7 +106,7 @@ void settle(Device device) noexcept {
   if (!device.is_cuda()) return;
   try {
     wait_for_gpu(device);
-  } catch (const Error&) {  // the thread that computes on the GPU gets the error
+  } catch (const Error&) {  // the error is ignored here: the thread that computes on the GPU gets it
   }
 }
 
@@ -163,7 +163,8 @@ void bind_runtime(nb::module_& module) {
   module.def(
       "set_threads", set_threads, nb::arg("threads"),
       "Sets the number of compute threads of tensors, models and optimizers (a Trainer has its own flag). Results do not depend on it.");
-  module.def("get_threads", get_threads, "The number of compute threads; at first the number of cores granted to this process.");
+  module.def("get_threads", get_threads,
+             "The number of compute threads; at first the number of cores granted to this process, or OMP_NUM_THREADS if that is less.");
 }
 
 }  // namespace spillway::python

@@ -1,6 +1,7 @@
 // The resources of the module's calls: its own compute threads and heap memory. A forked child that calls the module gets an exception
 // instead of waiting for threads that it does not have. The thread pool starts with the first call that computes. On a GPU the resources
-// are memory from the driver's pool and the stream that PyTorch uses too, so that the work of both on the same memory is ordered.
+// are memory from the driver's pool and the stream that PyTorch uses too, so that the work of Spillway and PyTorch on the same memory is
+// ordered.
 #pragma once
 #include <nanobind/nanobind.h>
 
@@ -13,8 +14,8 @@
 
 namespace spillway::python {
 
-/// Says what a computation does in the forward of a block written in Python (pass.h): it is refused; it computes in host memory that does
-/// not belong to the run; or it computes where the block does.
+/// How a computation is treated in the forward of a block written in Python (pass.h): it is refused; it runs in host memory that does not
+/// belong to the training run; or it runs on the block's device.
 enum class InForward { refused, on_host, on_block };
 
 /// A computation on `device`: takes the turn for this thread and makes the device's stream current. Set `long_enough` for work of more than
@@ -38,7 +39,7 @@ void settle(Device device) noexcept;
 /// Parses "cpu", "cuda" and "cuda:1", and PyTorch's devices of these names (torch.device). Throws WrongValue on any other name.
 Device device_of(const nb::handle& name);
 
-/// Throws Error(usage) in a child of a process that computed before it forked. Calls that start threads of their own call it.
+/// Throws Error(usage) in a child of a process that computed before it forked. Calls that start threads call it first.
 void check_process();
 
 /// The number of bytes from which a call releases the GIL: half a millisecond of work and more.

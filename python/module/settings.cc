@@ -8,7 +8,7 @@
 namespace spillway::python {
 namespace {
 
-constexpr int kDeepest = 3;  // a dict in a list in an argument; a list that contains itself has no end
+constexpr int kDeepest = 3;  // the deepest nesting: a dict in a list in an argument; the limit stops a list that contains itself
 
 // Returns the bytes of a str, bytes or os.PathLike in the file system's encoding, or nothing for other objects.
 std::optional<std::string> text_of(const std::string& name, const nb::handle& given) {
@@ -25,8 +25,8 @@ std::optional<std::string> text_of(const std::string& name, const nb::handle& gi
   throw error;
 }
 
-// Returns the number of an int, or of an object with __index__, or nothing for other objects. One that does not fit 64 bits is returned as
-// its digits: the option says what it expected instead.
+// Returns the number that an int or an object with __index__ stands for, or nothing for other objects. A number that does not fit 64 bits
+// is returned as its digits, so that the error message of the option can show them.
 std::optional<trainer::Value> whole_of(const std::string& name, const nb::handle& given) {
   const nb::object whole = nb::steal(PyIndex_Check(given.ptr()) ? PyNumber_Index(given.ptr()) : nullptr);
   if (!whole.is_valid()) return PyErr_Clear(), std::nullopt;
@@ -34,7 +34,7 @@ std::optional<trainer::Value> whole_of(const std::string& name, const nb::handle
   const i64 value = PyLong_AsLongLongAndOverflow(whole.ptr(), &beyond);
   if (beyond == 0) return value;
   const nb::object digits = nb::steal(PyObject_Str(whole.ptr()));
-  if (!digits.is_valid()) {  // Python writes only so many
+  if (!digits.is_valid()) {  // Python does not convert a number with too many digits to text
     PyErr_Clear();
     throw WrongValue(name + ": expected a whole number that fits 64 bits, got a larger one");
   }

@@ -48,7 +48,7 @@ bool records(const Array& x) { return x.ends_with_forward() || (x.needs_gradient
 Array reshaped(const Array& x, const Shape& shape) {
   const Tensor value = x.value();
   if (!records(x)) {
-    std::vector<i64> before, after;  // without the axes of one element, which can come and go
+    std::vector<i64> before, after;  // the axes before and after, without axes of one element, which may be added and removed
     for (const i64 extent : value.shape().extents()) {
       if (extent != 1) before.push_back(extent);
     }
@@ -63,7 +63,7 @@ Array reshaped(const Array& x, const Shape& shape) {
 }
 
 Tensor permuted(const Tensor& x, const std::vector<int>& axes) {
-  Tensor y = x;  // by swapping neighbours
+  Tensor y = x;  // the loop permutes the axes of y by swapping neighbouring axes
   std::vector<int> now(static_cast<size_t>(x.rank()));
   std::iota(now.begin(), now.end(), 0);
   for (size_t i = 0; i < axes.size(); ++i) {
@@ -252,7 +252,7 @@ std::vector<ops::Padding> paddings_in(const nb::object& given) {
   return all;
 }
 
-// Joins tensors, which get the type that holds all of theirs.
+// Joins tensors along an axis. The result has the type to which all their types can be converted.
 Array joined(const nb::object& given, const std::optional<Whole>& dim, const std::optional<Whole>& axis,
              Variable (*op)(const std::vector<Variable>&, int), bool fresh_axis) {
   std::vector<Array> parts = arrays_in(given, "tensors");
@@ -278,7 +278,7 @@ Array joined(const nb::object& given, const std::optional<Whole>& dim, const std
   });
 }
 
-// Applies an operation on floats to any type: the elements of whole numbers are moved as numbers of f64.
+// Applies an operation on floats to a tensor of any type. Whole numbers are moved as f64 numbers.
 template <class Op>
 Array moved_elements(const Array& x, const Op& op) {
   return apply(

@@ -103,8 +103,8 @@ trainer::TrainCallbacks callbacks_of(const Hearers& hearers, Raised& raised, std
   hear(callbacks.on_save, hearers.on_save, "on_save");
   callbacks.patience = hearers.patience;
   callbacks.keep_best = hearers.keep_best;
-  // Python's own signal handlers run in this callback: Ctrl-C raises KeyboardInterrupt,
-  // on which the run saves and stops, as the program does on Ctrl-C.
+  // This callback runs Python's signal handlers. Ctrl-C raises KeyboardInterrupt there, and the run then saves and stops, as the program
+  // does on Ctrl-C.
   callbacks.wants_stop = [&raised, &stopped, caller = std::this_thread::get_id()] {
     const bool elsewhere = std::this_thread::get_id() != caller;
     const Locked locked;
@@ -149,7 +149,7 @@ trainer::TrainingResult train(Trained& trained, const Hearers& hearers) {
     const Unlocked unlocked;
     try {
       result = trained.run(callbacks, raised, messages);
-    } catch (...) {  // call_python() keeps back the foreign exception by which Python ends a thread
+    } catch (...) {  // call_python() does not let the exception pass by which Python ends a thread
       failure = std::current_exception();
     }
   }

@@ -7,12 +7,12 @@
 
 namespace spillway::python {
 
-/// It can run only one training at a time.
+/// One training run; an object can run only one training at a time.
 struct Trained {
-  /// Trains without the GIL. What Python code raises meanwhile is kept in the Raised, which outlives the call.
+  /// Trains without holding the GIL. Exceptions of Python code in the meantime are kept in the Raised object, which outlives the call.
   std::function<trainer::TrainingResult(const trainer::TrainCallbacks&, Raised&, trainer::Messages&)> run;
-  bool quiet = false, json = false;  // which lines the run passes on, and how
-  bool trains = false;               // accessed under the GIL
+  bool quiet = false, json = false;  // quiet: no log lines are passed on; json: results are passed on as JSON
+  bool trains = false;               // true while a training runs; accessed under the GIL
 };
 
 }  // namespace spillway::python

@@ -35,7 +35,7 @@ class Queue {
  private:
   std::mutex mutex_;
   std::condition_variable next_;
-  u64 given_ = 0, served_ = 0;  // the numbers of tickets given out and of tickets served
+  u64 given_ = 0, served_ = 0;  // the numbers of tickets that were given out and that were served
 };
 // The queue is never destroyed: a thread may compute until the process ends.
 Queue& queue() {

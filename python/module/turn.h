@@ -1,8 +1,8 @@
-// A turn is the right to compute with tensors, models and optimizers; one thread has it at a time. With these rules the objects
-// need no locks of their own:
+// A turn is the right to compute with tensors, models and optimizers; one thread has it at a time. With these rules the objects need no
+// locks of their own:
 //   1. Graphs, leaves, weights and the elements of tensors are touched only by the thread that has the turn, in the order of calls.
 //   2. Python's objects, including the fields of an Array, are touched only under the GIL.
-//   3. Nobody waits for the GIL during a turn, and no Python code runs in a turn; so the two cannot deadlock.
+//   3. Nobody waits for the GIL during a turn, and no Python code runs in a turn; so turn and GIL cannot deadlock.
 // A turn of microseconds keeps the GIL if no other thread has a turn; a long turn, and one that has to wait, releases the GIL.
 #pragma once
 #include <functional>

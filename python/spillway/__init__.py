@@ -9,7 +9,7 @@ from . import _program
 _program.check_interpreter()
 
 from . import _core
-from .typed import no_grad  # before the names of _core, whose errors it words
+from .typed import no_grad  # imported before _core, because it words the errors of _core
 from ._core import (
     Batch, Parameter, SaveEvent, StepEvent, Tensor, ValidationEvent, abs, add, all, allclose, amax, amin, any, arange,
     argmax, argmin, argsort, as_tensor, avg_pool2d, bce_with_logits_loss, bitwise_and, bitwise_not, bitwise_or, bitwise_xor, bmm, cat,
@@ -46,7 +46,7 @@ from .training_arguments import from_training_arguments
 __version__: str = getattr(_core, "__version__")
 _core._set_own_program(_program.path)
 
-# The types of elements by PyTorch's names; tensor.dtype gives the same words.
+# The element types under PyTorch's names. tensor.dtype gives the same strings.
 float32 = float = "f32"
 float64 = double = "f64"
 float16 = half = "f16"

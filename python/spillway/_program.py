@@ -13,7 +13,7 @@ def check_interpreter() -> None:
     process, so that only the main interpreter can use it."""
     import importlib
 
-    for name in ("_interpreters", "_xxsubinterpreters"):  # the name from Python 3.13 on, and the name before
+    for name in ("_interpreters", "_xxsubinterpreters"):  # the module's names since Python 3.13 and before
         try:
             interpreters = importlib.import_module(name)
         except ImportError:

@@ -18,8 +18,8 @@ TYPE_CHECKING = False  # type checkers take it as True; at run time, not importi
 if TYPE_CHECKING:
     from typing import Any, Iterable
 
-# The keys that Spillway reads in rows (docs/fine-tuning.md). Of a row with token ids only _TOKEN_KEYS are kept, because datasets leave the
-# text of the row in it, too.
+# The keys that Spillway reads in rows (docs/fine-tuning.md). Of a row with token ids only _TOKEN_KEYS are kept, because data sets leave the
+# row's text in the row as well.
 _TOKEN_KEYS = ("input_ids", "labels", "attention_mask", "position_ids", "seq_lengths", "completion_mask", "assistant_masks", "token_type_ids")
 _TEXT_KEYS = ("text", "prompt", "completion", "messages", "conversations", "instruction", "input", "output", "system", "history")
 _KEYS = (*_TOKEN_KEYS, *_TEXT_KEYS, "tools", "documents", "chat_template_kwargs")
@@ -52,8 +52,8 @@ def write_rows(file: str | os.PathLike, rows: Iterable[Any]) -> str:
 
     A row is a dictionary as Hugging Face's datasets give it: "input_ids" with "labels" (-100: no target), "attention_mask" and the
     other keys that TRL and transformers write, "text", "prompt" and "completion", "messages", or Alpaca's or ShareGPT's keys; or a list or
-    an array of token ids. `rows` may also be a PyTorch DataLoader, whose batches of equally many rows are taken apart, or a DataFrame of
-    pandas or Polars. docs/fine-tuning.md lists all keys; a warning names unknown ones once. Unlike write_tokens() it keeps rows
+    an array of token ids; or a text. `rows` may also be a PyTorch Dataset or DataLoader, whose batches of equally many rows are taken
+    apart, a DataFrame of pandas or Polars, or a Table of pyarrow. docs/fine-tuning.md lists all keys; a warning names unknown ones once. Unlike write_tokens() it keeps rows
     apart: attention does not cross their boundaries. `rows` is read once and never held in memory as a whole, and the file is written
     completely or not at all.
     """
@@ -61,7 +61,7 @@ def write_rows(file: str | os.PathLike, rows: Iterable[Any]) -> str:
     if not name.endswith(".jsonl"):
         raise UsageError(f"write_rows: expected a name that ends in .jsonl, got {name}")
 
-    unread: dict[str, None] = {}  # an ordered set
+    unread: dict[str, None] = {}  # a dict serves as an ordered set
 
     def write(out: Any) -> None:
         number = -1
@@ -87,7 +87,7 @@ def _whole(file: str | os.PathLike, write: Any) -> str:
         out = _Checked(open(part, "xb"), part)
     try:
         with out.file:
-            with contextlib.suppress(OSError):  # a filesystem without locks
+            with contextlib.suppress(OSError):  # raised by a filesystem without locks
                 fcntl.flock(out.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             write(out)
             with _system_errors(f"write {part}"):
@@ -104,15 +104,24 @@ def _whole(file: str | os.PathLike, write: Any) -> str:
 def _rows(what: str, rows: Any) -> Any:
     if hasattr(rows, "iter_rows"):  # a DataFrame of Polars
         return rows.iter_rows(named=True)
-    if hasattr(rows, "itertuples") and hasattr(rows, "columns"):  # of pandas, where an empty cell is NaN
+    if hasattr(rows, "itertuples") and hasattr(rows, "columns"):  # a DataFrame of pandas, where an empty cell is NaN
         return ({key: None if isinstance(value, float) and value != value else value
                  for key, value in zip(rows.columns, row)} for row in rows.itertuples(index=False, name=None))
+    if hasattr(rows, "to_pylist") and hasattr(rows, "to_batches"):  # a Table of pyarrow
+        return (row for batch in rows.to_batches() for row in batch.to_pylist())
+    if is_indexed(rows):
+        return _single(rows[at] for at in range(len(rows)))
     try:
         if not isinstance(rows, (str, bytes)):
             return _single(iter(rows))
     except TypeError:
         pass
     raise UsageTypeError(f"{what}: expected rows, got {type(rows).__name__}")
+
+
+def is_indexed(rows: Any) -> bool:
+    """Whether `rows` is a sequence by index only, as PyTorch's Dataset is."""
+    return hasattr(rows, "__getitem__") and hasattr(rows, "__len__") and not hasattr(rows, "__iter__")
 
 
 def _single(rows: Any) -> Any:
@@ -125,8 +134,11 @@ def _single(rows: Any) -> Any:
             if isinstance(first, list) and first and isinstance(first[0], (list, str)):
                 yield from ({key: value[at] for key, value in columns.items()} for at in range(len(first)))
                 continue
-        elif isinstance(row, (list, tuple)) and row and getattr(row[0], "ndim", 1) == 2:
+        elif isinstance(row, (list, tuple)) and row and getattr(row[0], "ndim", 0) == 2:
             yield from _listed(row[0])
+            continue
+        elif isinstance(row, tuple) and row and getattr(row[0], "ndim", 0) == 1:  # a sample of PyTorch's TensorDataset
+            yield _listed(row[0])
             continue
         elif getattr(row, "ndim", 1) == 2:
             yield from _listed(row)
@@ -174,10 +186,10 @@ def _put_in_place(part: str, name: str, before: tuple[int, ...] | None) -> None:
         os.replace(part, name)
     else:
         try:
-            os.link(part, name)  # fails if the name was created at this very moment
+            os.link(part, name)  # fails if another process has created the name at this moment
         except FileExistsError:
             raise UsageError(f"[system] expected no file named {name}, got one that was created meanwhile: give another name") from None
-        except OSError:  # a filesystem without links
+        except OSError:  # raised by a filesystem without hard links
             os.rename(part, name)
     folder = os.open(os.path.dirname(name) or ".", os.O_RDONLY)
     try:
@@ -208,7 +220,7 @@ def _listed(value: Any) -> Any:
 
 def _line(row: Any, number: int, unread: dict[str, None]) -> bytes:
     if not isinstance(row, dict):
-        row = {"input_ids": row}
+        row = {"text" if isinstance(row, str) else "input_ids": row}
     given = {key: _listed(value) for key, value in row.items() if value is not None}
     tokens = "input_ids" in given
     kept = {key: value for key, value in given.items() if key in (_TOKEN_KEYS if tokens else _KEYS)}
@@ -216,7 +228,8 @@ def _line(row: Any, number: int, unread: dict[str, None]) -> bytes:
         raise UsageError(f"write_rows: expected a key among {', '.join(_KEYS)} in row {number}, got {', '.join(map(str, row)) or 'none'}")
     unread.update((str(key), None) for key in given if key not in kept and not (tokens and key in _KEYS))
     if tokens and not isinstance(kept["input_ids"], (list, tuple)):
-        raise UsageError(f"write_rows: expected a list or an array of token ids in row {number}, got {type(row['input_ids']).__name__}")
+        one = ": write [ids] for a single row of ids" if isinstance(kept["input_ids"], int) else ""
+        raise UsageError(f"write_rows: expected a list or an array of token ids in row {number}, got {type(row['input_ids']).__name__}{one}")
     try:
         return json.dumps(kept, ensure_ascii=False, allow_nan=False).encode() + b"\n"
     except (TypeError, ValueError, RecursionError) as error:
@@ -235,7 +248,7 @@ def _write_tokens(out: Any, row: Any, number: int) -> int:
         row = row["input_ids"]
     listed, values = _listed(row), None
     if hasattr(listed, "__iter__") and not isinstance(listed, (str, bytes, bytearray)):
-        listed = list(listed)  # an exception of the user's own row is passed on
+        listed = list(listed)  # exceptions of the user's iterator pass through
         with contextlib.suppress(TypeError, OverflowError):
             values = array.array("I", listed) if bool not in set(map(type, listed)) else None
     if values is None:

@@ -98,8 +98,12 @@ class Report:
         return f'<pre style="white-space: pre; overflow-x: auto">{html.escape(str(self))}</pre>'
 
 
+def _duration(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+
+
 def _size(size: Optional[int]) -> str:
-    if not size or size >= 2**60:  # nothing, or no limit
+    if not size or size >= 2**60:  # the limit is missing, or so large that it means no limit
         return "–"
     unit = max(0, min(4, (int(size).bit_length() - 1) // 10))
     return f"{size / 1024**unit:.4g} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[unit]}"
@@ -146,6 +150,8 @@ class PlanReport(Report):
     """Other plans that fit, fastest first."""
     command: str
     """The command that trains like this."""
+    cluster: dict[str, Any]
+    """The machines of cluster=: the vendor's figures, and what is assumed; only with cluster=."""
     roofline: dict[str, Any]
     """The time that the kernels of a step would take on a GPU that reaches its ceilings; only with roofline=True."""
 
@@ -164,8 +170,8 @@ class PlanReport(Report):
 
         head = "".join(f'<th style="text-align: right">{tier}</th>' for tier in ("", *tiers))
         rows = [line("td", row["what"], row["bytes"]) for row in self.rows]
-        rows += [line("th", "together", self.total_bytes), line("th", "budget", self.budget_bytes)]
-        return (f"<p>It fits. A step is predicted to take {self.predicted_step_s:.3g} s.</p>"
+        rows += [line("th", "total", self.total_bytes), line("th", "budget", self.budget_bytes)]
+        return (f"<p>It fits. A step is predicted to take {_duration(self.predicted_step_s)}.</p>"
                 f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
                 f"<details><summary>The whole plan</summary>{super()._repr_html_()}</details>")
 

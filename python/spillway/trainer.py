@@ -8,7 +8,7 @@ import sys
 
 from . import _core, own_model
 from ._core import SaveEvent, StepEvent, ValidationEvent
-from .data import write_rows
+from .data import is_indexed, write_rows
 from .errors import UsageError, UsageTypeError, _system_errors
 from .flags import _text
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pathlib
     from typing import Any, Callable, Optional
 
-# What Hugging Face's Trainer calls what is called otherwise here.
+# Maps names of Hugging Face's Trainer to those of Spillway's Trainer.
 _OTHER_NAMES = {
     "train_dataset": "data=rows", "eval_dataset": "validation_data=rows", "args": "**spillway.from_training_arguments(args)",
     "callbacks": "train(on_step=..., on_validate=..., on_save=...)", "processing_class": "tokenizer=path of the tokenizer's folder",
@@ -47,7 +47,7 @@ class TrainingResult:
         rows: dict[int, dict[str, Any]] = {}
         with contextlib.suppress(FileNotFoundError), open(self.run / "metrics.jsonl", encoding="utf-8") as lines:
             for line in lines:
-                with contextlib.suppress(ValueError):  # a line that is being written
+                with contextlib.suppress(ValueError):  # raised by a line that is still being written
                     row = json.loads(line)
                     rows[row["step"]] = row
         return [rows[step] for step in sorted(rows)]
@@ -123,9 +123,9 @@ class Trainer:
         False); another train() continues it. An exception in one ends the run and is raised by train(), and the last checkpoint is kept.
         Ctrl-C saves and raises KeyboardInterrupt; another train() resumes. patience: the run ends after this many validations in a row
         that are no better than the best; keep_best keeps the checkpoint of the best one. progress: a tqdm bar (None: if tqdm is installed
-        and stderr is a terminal or a notebook). log: called with each line that the program would print; by default lines go to stderr
-        unless there is a bar. A Trainer runs one train() at a time, on any thread. If the interpreter ends, a training thread stops as
-        after `kill -9`.
+        and stderr is a terminal or a notebook). log: called with each line that the program would print; by default lines go to stderr,
+        in a notebook to stdout, unless there is a bar. A Trainer runs one train() at a time, on any thread. If the interpreter ends, a
+        training thread stops as after `kill -9`.
         """
         for name, hears in (("on_step", on_step), ("on_validate", on_validate), ("on_save", on_save), ("log", log)):
             if hears is not None and not callable(hears):
@@ -140,7 +140,7 @@ class Trainer:
                 return on_step(event) if on_step is not None else None
 
         if log is None and bar is None:
-            log = _to_stderr
+            log = _print
         try:
             with own_model.interrupts_between_blocks() if self._own else contextlib.nullcontext():
                 return TrainingResult(self._training.run(hear, on_validate, on_save, log, patience, keep_best))
@@ -170,6 +170,11 @@ def _are_paths(data: Any) -> bool:
 
 def _check_rows(name: str, data: Any) -> None:
     """Says what to write for data that would be read as something else."""
+    if hasattr(data, "collect") and hasattr(data, "collect_schema"):
+        raise UsageTypeError(f"{name}: expected paths or rows, got a LazyFrame of Polars: write {name}={name}.collect()")
+    if isinstance(data, dict) and any(key in data for key in ("text", "input_ids", "prompt", "messages")):
+        raise UsageTypeError(f"{name}: expected paths or rows, got a dictionary of columns ({', '.join(map(str, data))}): write "
+                             f"{name}=[dict(zip(columns, row)) for row in zip(*columns.values())]")
     if isinstance(data, dict):
         sets = [key for key, value in data.items() if not isinstance(value, (str, bytes))]
         first = next((key for key in ("train", *sets) if key in data), "train")
@@ -184,11 +189,14 @@ def _check_rows(name: str, data: Any) -> None:
 def _are_rows(data: Any) -> bool:
     if isinstance(data, (list, tuple)):
         return any(not isinstance(one, (str, bytes, os.PathLike)) for one in data)
-    return data is not None and not isinstance(data, (str, bytes, os.PathLike)) and hasattr(data, "__iter__")
+    if isinstance(data, (str, bytes, os.PathLike)):
+        return False
+    return hasattr(data, "__iter__") or hasattr(data, "to_batches") or is_indexed(data)
 
 
-def _to_stderr(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+def _print(line: str) -> None:
+    """Prints a line of the log to stderr, in a notebook to stdout, because notebooks show stderr as an error."""
+    print(line, file=sys.stdout if "ipykernel" in sys.modules else sys.stderr, flush=True)
 
 
 def _bar(progress: Optional[bool]) -> Any:

@@ -48,7 +48,7 @@ _REFUSED = {
     "data_seed": "seed sets the order of the data too",
     "group_by_length": "use packing=\"on\", which avoids padding",
 }
-# Arguments that concern only how the Trainer of transformers works.
+# Arguments that matter only to the Trainer of transformers and are ignored here.
 _WITHOUT_PART = {
     "logging_strategy", "logging_first_step", "logging_dir", "logging_nan_inf_filter", "log_level", "log_level_replica", "log_on_each_node",
     "disable_tqdm", "run_name", "project", "eval_accumulation_steps", "per_device_eval_batch_size", "eval_delay", "eval_on_start",

@@ -22,7 +22,7 @@ class no_grad:
         if function is None:
             return self
         self.__init__()
-        return self(function)  # the decorator without parentheses
+        return self(function)  # used as a decorator without parentheses
 
     def __init__(self, function: None = None) -> None:
         self._block = _core._NoGrad()

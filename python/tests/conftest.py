@@ -1,6 +1,6 @@
 import pytest
 
-# A text that a tiny model learns, the same everywhere.
+# A text that a tiny model can learn. All tests use the same text.
 TEXT = "".join(f"{i % 50} bottles of milk on the wall, take one down.\n" for i in range(300))
 
 

@@ -12,7 +12,7 @@ import pytest
 
 KILLS = 200
 
-# Each function that writes has two pieces of code: what it needs, and the call itself. Two seeds give two files, so that old and new differ.
+# For each function that writes files: code that prepares the call, and the call itself. Two seeds give different files, old and new.
 DOORS = {
     "model": ("model = spillway.Model('gpt2-tiny', seed=seed)", "model.save(out)"),
     "optimizer": (
@@ -22,7 +22,7 @@ DOORS = {
     "tokens.bin": ("rows = [[seed] * 1000] * 2000", "spillway.write_tokens(out, rows)"),
     "rows.jsonl": ("rows = [{'input_ids': [seed] * 100}] * 2000", "spillway.write_rows(out, rows)"),
 }
-# The parent counts from the word "ready": most of the rest of a child's life is the import.
+# The parent measures time from the word "ready", since a child spends most of its time before that on imports.
 CHILD = "import sys, spillway\nout, seed = sys.argv[1], int(sys.argv[2])\n{}\nprint('ready', flush=True)\n{}\nprint('done', flush=True)\n"
 
 
@@ -72,6 +72,6 @@ def test_a_killed_writer_leaves_the_old_or_the_new(tmp_path, door):
         assert digest(out) == whole[seed] if said else digest(out) in (before, whole[seed])
     assert finish(start(door, out, 1)) == (0, b"done\n")
     assert digest(out) == whole[1]
-    assert sorted(os.listdir(tmp_path)) == names  # what killed ones left beside it is gone
+    assert sorted(os.listdir(tmp_path)) == names  # files that killed processes left were removed
     print(f"{door}: {killed} of {KILLS} killed in {seconds * 1e3:.0f} ms of writing")
     assert killed >= KILLS / 4

@@ -130,5 +130,5 @@ print(held() - before, tracemalloc.get_traced_memory()[0] - traced)
 """
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     resident, traced = map(int, said.stdout.split())
-    assert resident < 2 << 20 and traced < 64 << 10, said.stdout  # one array each would be 160 MB
+    assert resident < 2 << 20 and traced < 64 << 10, said.stdout  # an array for each row would take 160 MB
     assert said.stderr == ""

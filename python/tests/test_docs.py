@@ -8,7 +8,7 @@ import pytest
 from conftest import TEXT
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
-FENCE = re.compile(r"(?<!-->\n)^```python\n(.*?)^```$", re.M | re.S)  # but those that are marked as not run
+FENCE = re.compile(r"(?<!-->\n)^```python\n(.*?)^```$", re.M | re.S)  # except blocks that are marked as not to be run
 PAGES = [page for page in [DOCS.parent / "README.md", *sorted(DOCS.glob("*.md"))] if FENCE.search(page.read_text())]
 NOTEBOOKS = sorted(DOCS.glob("notebooks/*.ipynb"))
 

@@ -72,7 +72,7 @@ def test_dlpack_is_the_same_memory_both_ways():
     view.copy_(X * 2)
     del owner
     gc.collect()
-    np.testing.assert_array_equal(view.cpu().numpy(), X * 2)  # the exporter lives on
+    np.testing.assert_array_equal(view.cpu().numpy(), X * 2)  # the exporting tensor still exists
     np.testing.assert_array_equal(spillway.tensor(Foreign(view)).cpu().numpy(), X * 2)
     assert spillway.tensor(Foreign(view)).data_ptr() != view.data_ptr()
 
@@ -167,12 +167,12 @@ def test_what_is_refused_says_why():
         spillway.zeros((1,), device="cuda:x")
     with pytest.raises(spillway.RefusedError, match="free"):
         spillway.zeros((1 << 44,), dtype="u8", device="cuda")
-    assert there.sum().item() == pytest.approx(X.sum(), rel=1e-6)  # nothing is broken by that
+    assert there.sum().item() == pytest.approx(X.sum(), rel=1e-6)  # the GPU still works after the refusal
 
 
 def test_memory_comes_back():
     kept = spillway.zeros((1 << 18,), device="cuda")
-    for _ in range(2000):  # 2 GB, more than an emulated GPU has
+    for _ in range(2000):  # 2 GB in all, more memory than an emulated GPU has
         kept = kept + 1.0
     assert kept[0].item() == 2000
 

@@ -24,7 +24,7 @@ CASES = {
     "cat": lambda x, w: spillway.cat([x, w]), "cross_entropy": lambda x, w: spillway.cross_entropy(x, np.array([0, 2])),
     "where": lambda x, w: spillway.where(spillway.tensor(np.broadcast_to(MASK, (2, 3))), x, w),
 }
-# What PyTorch raises (tests/peers/in_place.py): "which want a gradient:which is written to".
+# Writes that PyTorch refuses (tests/peers/in_place.py), as "tensors that require a gradient:tensor that is written to".
 PYTORCH = {
     "exp": "xw:y x:y", "log": "xw:x x:x", "sqrt": "xw:y x:y", "rsqrt": "xw:y x:y", "tanh": "xw:y x:y", "sigmoid": "xw:y x:y",
     "relu": "xw:y x:y", "silu": "xw:x x:x", "gelu": "xw:x x:x", "softplus": "xw:x x:x", "abs": "xw:x x:x", "clamp": "xw:x x:x",
@@ -69,7 +69,7 @@ def test_no_gradient_is_computed_from_what_was_written(name):
             try:
                 assert gradients(CASES[name], wanted, written) == expected, (wanted, written)
             except spillway.UsageError as error:
-                if written == "y" and name in ("transpose", "index"):  # a copy, where PyTorch writes to x
+                if written == "y" and name in ("transpose", "index"):  # y is a copy here; in PyTorch the write would change x
                     assert "expected a tensor with memory of its own" in str(error)
                     continue
                 assert "has been modified by an inplace operation" in str(error)
@@ -115,7 +115,7 @@ def test_an_optimizers_step_and_loaded_weights_count():
         with pytest.raises(spillway.UsageError, match="modified by an inplace operation"):
             loss.backward()
     model.zero_grad()
-    model.loss(tokens).backward()  # the next pass is one like any other
+    model.loss(tokens).backward()  # a further forward and backward works
     optimizer.step()
 
 
@@ -131,5 +131,5 @@ def test_what_is_written_is_recorded():
     y = w * 3
     with spillway.no_grad():
         y.copy_(w)
-    y.sum().backward()  # not recorded
+    y.sum().backward()  # works, because the write was not recorded
     assert w.grad.tolist() == [3.0]

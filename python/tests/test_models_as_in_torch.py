@@ -5,6 +5,7 @@ import copy
 import json
 import math
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -63,7 +64,7 @@ LINES = {
     "stop": "r = trainer.train(lambda event: False, log=quiet, progress=False); assert not r.finished and len(r.losses) == 2",
 }
 
-# Lines that are written otherwise here, and the words of the error that say how.
+# Lines of PyTorch that Spillway writes in another way, with the words of the error message that say how.
 INSTEAD = {
     "labels": ("model(tokens, labels=tokens)", r"model.loss\(tokens, targets\)"),
     "padding": ("model(tokens, attention_mask=tokens * 0)", "equally many tokens"),
@@ -188,7 +189,7 @@ def test_freezing_and_thawing():
     assert np.array_equal(net.fc2.weight.numpy(), before) and net.fc2.weight.grad is None
     net.fc2.weight.requires_grad = True
     net(spillway.ones((2, 4))).sum().backward()
-    optimizer.step()  # takes it up, with the gradient that it has
+    optimizer.step()  # the optimizer begins to update the parameter, with its present gradient
     assert not np.array_equal(net.fc2.weight.numpy(), before)
 
 
@@ -320,7 +321,7 @@ def test_one_class_serves_both_loops(tmp_path):
     assert sorted(kept) == sorted(name for name, _ in model.named_parameters())
     for name, parameter in by_hand.named_parameters():
         np.testing.assert_allclose(kept[name], parameter.numpy(), atol=1e-6, err_msg=name)
-    assert np.array_equal(model[1].weight.numpy(), first)  # the run has weights of its own
+    assert np.array_equal(model[1].weight.numpy(), first)  # the run trained copies, so these weights are unchanged
     model.load_state_dict(kept)
     np.testing.assert_allclose(model[1].weight.numpy(), by_hand[1].weight.numpy(), atol=1e-6)
 
@@ -476,6 +477,35 @@ class Frame:
         return iter([("some words of a text", float("nan")), ("and some others", "x")])
 
 
+class Indexed:
+    """The parts of PyTorch's TensorDataset that are read. As there, indexing never ends."""
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, at):
+        return np.full(3, at), np.zeros(3)
+
+
+class Table:
+    """The parts of pyarrow's Table that are read, which are also those of a RecordBatch."""
+
+    def to_batches(self):
+        return [self]
+
+    def to_pylist(self):
+        return [{"text": "a"}, {"text": "b"}]
+
+
+class LazyFrame:
+    """The parts of Polars' LazyFrame by which it is known."""
+
+    def collect(self):
+        raise AssertionError
+
+    collect_schema = collect
+
+
 class Loader:
     """A DataLoader's batches."""
 
@@ -494,6 +524,15 @@ def test_rows_of_loaders_and_frames(tmp_path):
     assert lines([{"text": ["a", "b"]}], "texts") == [{"text": "a"}, {"text": "b"}]
     with pytest.warns(UserWarning, match="note"):
         assert lines(Frame(), "frame") == [{"text": "some words of a text"}, {"text": "and some others"}]
+    assert lines(Indexed(), "indexed") == [{"input_ids": [0, 0, 0]}, {"input_ids": [1, 1, 1]}]
+    assert lines(Table(), "table") == lines((text for text in "ab"), "strings") == [{"text": "a"}, {"text": "b"}]
+    with pytest.raises(spillway.UsageError, match=r"write \[ids\]"):
+        lines(np.arange(3), "one")
+    for data, instead in ((LazyFrame(), "collect()"), ({"text": ["a"]}, "zip("), ({"train": [1], "test": [2]}, "data['train']"),
+                          (["a text of words"], '{"text": text}')):
+        with pytest.raises(spillway.UsageError, match=re.escape(instead)):
+            spillway.Trainer(model="gpt2-tiny", data=data, out=tmp_path / "run")
+    assert not (tmp_path / "run.data.jsonl").exists()
 
 
 def test_a_plan_is_a_table_in_a_notebook():

@@ -16,7 +16,7 @@ IMAGES = {
     "cifarnet": {"model_type": "cifar_net", "hidden_sizes": [6, 16, 120, 84]},
     "resnet-tiny": {"model_type": "torchvision_resnet", "hidden_sizes": [8, 16, 32], "depths": [1, 1, 1], "layer_type": "basic", "large_stem": False},
 }
-# Both compute in fp32, in another order, through a few layers of some dozen channels: logits are of some units.
+# The tolerance: both programs compute in fp32 and add in different orders, in a few layers of some dozen channels. Logits are a few units.
 CLOSE = dict(rtol=1e-5, atol=1e-5)
 
 
@@ -75,7 +75,7 @@ def test_language_model(name, tmp_path):
         part, past = run(session, past, ids[:, begin:end], mask[:, :end], positions[:, begin:end])
         np.testing.assert_allclose(part, want[:, begin:end], **CLOSE)
 
-    # Three positions of padding before the rows, which nobody sees.
+    # Three positions of padding before the rows must not change the results.
     padded = np.pad(ids, ((0, 0), (3, 0)))
     unseen = np.pad(mask, ((0, 0), (3, 0)))
     shifted = np.pad(positions, ((0, 0), (3, 0)))
@@ -101,7 +101,7 @@ def test_half(tmp_path):
     got, _ = run(session, past, ids, np.ones_like(ids), np.tile(np.arange(ids.shape[1]), (len(ids), 1)))
     assert got.dtype == np.float32
     apart = np.abs(got - want).max() / np.abs(want).max()
-    assert 1e-5 < apart < 1e-2  # of weights and activations of 11 bits
+    assert 1e-5 < apart < 1e-2  # weights and activations have 11 significant bits
 
 
 @pytest.mark.parametrize("flags, words", [(["--dtype", "bf16"], "expected fp32 or fp16"), (["--merge"], "expected a run or a checkpoint with adapters")])

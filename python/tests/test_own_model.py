@@ -202,7 +202,7 @@ def test_validation_and_the_state_of_the_batch(settings):
 
     class Watching(Error):
         def forward(self, x, batch):
-            if validations or seen:  # not before the first step, when the rows and the mode vary
+            if validations or seen:  # not in calls before the first step, in which rows and mode vary
                 seen.add((batch.training, len(batch), batch["y"].shape))
             return super().forward(x, batch)
 
@@ -260,7 +260,7 @@ def test_exceptions_of_blocks_and_data_come_out(settings, tmp_path):
     assert error.traceback[-1].name == "forward"
     steps.clear()
     result = sp.Trainer(model=[Layer(3), Error()], **settings, **local).train(steps.append, log=quiet, progress=False)
-    assert result.finished and [step.step for step in steps] in ([3, 4, 5, 6], [4, 5, 6])  # from the last checkpoint
+    assert result.finished and [step.step for step in steps] in ([3, 4, 5, 6], [4, 5, 6])  # the steps after the last checkpoint
 
     class Samples:
         def __len__(self):

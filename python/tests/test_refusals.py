@@ -84,9 +84,9 @@ def test_whole_numbers_are_kept():
     assert view.T.tolist() == [[large, 2], [1, 3]]
     assert spillway.tensor(np.array([large, 5])[::-1]).tolist() == [5, large]
     assert (spillway.tensor([large, large - 1]) == large).tolist() == [True, False] and (spillway.tensor([large]) + 1).item() == large + 1
-    assert spillway.tensor([0.1], dtype="f64").item() == 0.1  # was rounded to f32 on the way
+    assert spillway.tensor([0.1], dtype="f64").item() == 0.1  # the number must not be rounded to f32 first
     assert spillway.tensor([0.1]).dtype == "f32" and spillway.tensor([]).dtype == "f32"
-    assert (spillway.tensor([True, False]).dtype, spillway.tensor([True, 2]).dtype) == ("bool", "i64")  # as torch.tensor
+    assert (spillway.tensor([True, False]).dtype, spillway.tensor([True, 2]).dtype) == ("bool", "i64")  # types as in torch.tensor()
 
 
 @pytest.mark.parametrize("call", [
@@ -139,7 +139,7 @@ def test_a_model_takes_no_rounded_weights():
 
 
 @pytest.mark.parametrize("call", [
-    lambda x: x.permute(2**32, 1),  # wrapped, it would be (0, 1)
+    lambda x: x.permute(2**32, 1),  # with wraparound this would be (0, 1)
     lambda x: x.permute(0, 2**64),
     lambda x: x.transpose(2**32, 1),
     lambda x: x.sum(2**32),
@@ -232,7 +232,7 @@ def test_no_parameter_is_moved_twice(rule):
     with pytest.raises(spillway.UsageError, match="each parameter once"):
         rule([q, p, q])
     rule([p])
-    with pytest.raises(spillway.UsageError, match="each parameter once"):  # held by an optimizer
+    with pytest.raises(spillway.UsageError, match="each parameter once"):  # p belongs to an optimizer already
         rule([p, p])
     with pytest.raises(spillway.UsageError, match="each parameter once"):
         rule([{"params": [p]}, {"params": [p], "lr": 0.1}])
@@ -413,7 +413,7 @@ def test_tokens_out_of_range(tmp_path):
     for rows in ([[2**32]], [[-1]], [[1.0]], [[True]], [["1"]], [b"ab"], ["ab"], [[[1]]], [None], [7], [{"ids": [1]}], [], 7, None, "rows", np.array(1.5), [np.array([0.5])]):
         with pytest.raises(spillway.SpillwayError):
             spillway.write_tokens(tmp_path / "t.bin", rows)
-    for kind in (Ends, OSError, ValueError, KeyboardInterrupt, SystemExit):  # what an iterator raises is its own
+    for kind in (Ends, OSError, ValueError, KeyboardInterrupt, SystemExit):  # exceptions of the user's iterator pass through unchanged
         with pytest.raises(kind, match="here"):
             spillway.write_tokens(tmp_path / "t.bin", ends(kind))
     with pytest.raises(ValueError, match="a row's own"):
@@ -454,7 +454,7 @@ def test_copies_and_pickles_are_refused_in_words(flags):
     for thing in (model, spillway.SGD(model), spillway.no_grad(), model.tokenizer, trainer, steps[0]):
         for use in (copy.copy, copy.deepcopy, pickle.dumps):
             if thing is trainer and use is copy.copy:
-                continue  # a second name for the same training
+                continue  # a shallow copy is a second name for the same training
             with pytest.raises(spillway.SpillwayError, match=r"\[copy\] expected"):
                 use(thing)
 

@@ -120,7 +120,7 @@ def test_four_threads_hammer_one_model(tmp_path):
                 call(number)
             except spillway.InternalError:
                 raise
-            except spillway.SpillwayError as error:  # weights that were written between loss() and backward(), for one
+            except spillway.SpillwayError as error:  # for example because another thread wrote weights between loss() and backward()
                 refused.append(str(error))
 
     try:
@@ -179,7 +179,7 @@ def test_turns_are_given_in_order():
     def other():
         try:
             for _ in range(50):
-                spillway.ones((2,)).sum()  # two turns
+                spillway.ones((2,)).sum()  # takes two turns at the library
         finally:
             stop.set()
 
@@ -199,7 +199,7 @@ def test_no_grad_is_a_threads_own():
     assert (leaf(1.0) * 2).requires_grad
     with pytest.raises(spillway.UsageError, match="no_grad"):
         silence.__exit__()
-    spillway.no_grad().__enter__()  # forgotten, and gone
+    spillway.no_grad().__enter__()  # never left; the object is deleted at once
     gc.collect()
     assert (leaf(1.0) * 2).requires_grad
 
@@ -252,7 +252,7 @@ def test_a_trainer_trains_once_at_a_time(flags):
 
     def hear(event):
         if event.step == 2:
-            again()  # from the callback itself
+            again()  # a call from inside the callback
             inside.set()
             assert over.wait(20)
 
@@ -316,7 +316,7 @@ def test_a_signals_handler_may_raise(flags, ranks):
     try:
         with pytest.raises(Mine, match="handler"):
             spillway.Trainer(**flags).train(lambda event: os.kill(os.getpid(), signal.SIGUSR1) if event.step == 2 else None, log=quiet)
-            while True:  # with several ranks the signal may be handled when they have ended
+            while True:  # with several ranks the signal may be handled only after all ranks have ended
                 pass
     finally:
         signal.signal(signal.SIGUSR1, before)

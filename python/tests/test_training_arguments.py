@@ -58,7 +58,7 @@ def test_what_there_is_not_is_refused_by_name(arguments, words):
         flags_of(arguments)
 
 
-# transformers hands each optimizer the arguments that it has: adam_epsilon is AdamW's alone, the betas AdamW's and Lion's.
+# transformers passes each optimizer only the arguments that it has: adam_epsilon to AdamW, the betas to AdamW and Lion.
 @pytest.mark.parametrize("optim, expected", [
     ("adamw_torch", dict(optimizer="adamw", eps=1e-8, betas=(0.9, 0.999))),
     ("adamw_torch_fused", dict(optimizer="adamw", eps=1e-8, betas=(0.9, 0.999))),
@@ -77,7 +77,7 @@ def test_what_there_is_not_is_refused_by_name(arguments, words):
 def test_each_optimizer_gets_what_it_has(flags, optim, expected):
     read = flags_of(dict(optim=optim, adam_beta1=0.9, adam_beta2=0.999, adam_epsilon=1e-8))
     assert read == expected
-    spillway.Trainer(**{**flags, **read})  # no flag of it is refused
+    spillway.Trainer(**{**flags, **read})  # none of the resulting flags is refused
 
 
 @pytest.mark.parametrize("optim", [
@@ -91,7 +91,7 @@ def test_other_optimizers_are_refused_by_name(optim):
         flags_of(dict(optim=optim))
 
 
-# Its own optimizer and scheduler stand, and the arguments fill in what it calls auto.
+# The optimizer and scheduler of the DeepSpeed file are used, and the arguments fill in its "auto" values.
 def test_a_deepspeed_configuration_keeps_its_optimizer():
     theirs = {"optimizer": {"type": "SGD", "params": {"lr": "auto", "momentum": 0.9}}, "scheduler": {"type": "WarmupLR", "params": {}}}
     read = flags_of(dict(optim="adamw_torch", learning_rate=2e-5, adam_epsilon=1e-8, adam_beta1=0.9, weight_decay=0.1, warmup_steps=7,

@@ -75,7 +75,7 @@ def test_several_losses_share_weights():
     assert w.grad.tolist() == [9.0 + 4 + 8, 11.0 + 6 + 12]
     loss, other = h.sum(), (w * w).sum()
     with pytest.raises(spillway.UsageError, match="got a constant"):
-        loss.backward()  # h was released
+        loss.backward()  # raises, because the graph of h was released
     assert other.requires_grad
 
 

@@ -154,7 +154,7 @@ def rounded(value):
     if isinstance(value, list):
         return [rounded(one) for one in value]
     if isinstance(value, float):
-        return float(f"{value:.5g}") if value == value else "nan"  # which equals itself
+        return float(f"{value:.5g}") if value == value else "nan"  # the text "nan" equals itself, unlike the number
     return value
 
 

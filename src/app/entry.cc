@@ -1,5 +1,7 @@
 #include "app/entry.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <type_traits>
@@ -15,6 +17,7 @@
 #include "trainer/deepspeed/deepspeed.h"
 #include "trainer/node/calibration.h"
 #include "trainer/node/failure.h"
+#include "trainer/node/grant.h"
 #include "trainer/node/launcher.h"
 #include "trainer/node/version.h"
 #include "trainer/ranks/on_ranks.h"
@@ -39,9 +42,12 @@ struct Dispatch {
     const auto start = [&] { return start_ranks(static_cast<int>(given.ranks), static_cast<double>(given.timeout_s)); };
     const bool starts = detect_launcher(host).name.empty() && given.ranks > 1 && given.communicator != "local";
     if (std::is_same_v<Config, TrainConfig> && !starts) install_stop_handlers();
+    if (const std::string notice = shared_cores_notice(given.ranks, core_grant(host));
+        detect_launcher(host).name.empty() && !notice.empty())
+      console.warn(notice);
     return trainer::on_ranks(
         given, console, host, [&](const Peers& peers) { return body(given, console, peers); }, start,
-        // Without running destructors, because threads that still run would use the destroyed objects.
+        // The process ends without running destructors, because threads that still run would use the destroyed objects.
         [](int status) { ::_exit(status); });
   }
 
@@ -94,7 +100,8 @@ int run_command(Command command, const std::vector<std::string>& args, const Str
   const bool all = std::ranges::find(args, "--help=all") != args.end();
   const GivenMap flags = all ? GivenMap() : parse_flags(command, args);
   if (all || flags.contains("help")) {
-    show_help(streams, command_help(command, all));
+    const bool is_short = !all && (command == Command::train || command == Command::plan);
+    show_help(streams, is_short ? short_help(command) : command_help(command));
     return 0;
   }
   std::vector<std::string> notes;
@@ -116,7 +123,7 @@ int run_command(Command command, const std::vector<std::string>& args, const Str
       settings);
   for (const std::string& note : notes) {
     if (launcher.rank == 0 && launcher.name != "spillway")
-      console.log("--deepspeed: " + note);  // the process that started this rank has logged the note
+      console.log("--deepspeed: " + note);  // the process that started this rank has already logged the notes on the DeepSpeed file
   }
   check_settings(settings, host);
   std::vector<std::string> words{std::string(info(command).name)};

@@ -11,9 +11,9 @@
 
 namespace spillway::app {
 
-/// Streams are the output streams of the program. `terminal` says that `err` is a terminal, `out_terminal`
-/// that `out` is one, and `colour` that `out` is a terminal that shows colours. If `text` is set, it
-/// receives the plain-text form of each answer while `out` receives the JSON that --json asks for.
+/// Streams are the output streams of the program. `terminal` says that `err` is a terminal, `out_terminal` that `out` is one, and `colour`
+/// that `out` is a terminal that shows colours. If `text` is set, it receives each answer as plain text while `out` receives the JSON that
+/// --json asks for.
 struct Streams {
   std::ostream& out;
   std::ostream& err;

@@ -100,7 +100,7 @@ std::string headline(const std::string& where, const char* pass, const char* op,
                      layer);
 }
 
-// Returns whether an op's result is not finite only because the op received infinities as input, for example in a mask.
+// Returns whether an op's result is not finite only because one of its inputs, such as a mask, holds infinities.
 bool are_of_a_mask(const Tensor& output, std::span<const Variable> inputs) {
   if (look_at(output).nans > 0) return false;
   for (const Variable& input : inputs) {

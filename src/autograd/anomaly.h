@@ -13,12 +13,12 @@
 
 namespace spillway::autograd {
 
-/// While a guard lives, every op that runs forward or backward on the thread that created it must produce finite numbers. Otherwise
+/// While a guard lives, every op that runs forward or backward on the thread that created the guard must produce finite numbers. Otherwise
 /// Error(numbers) reports on several lines which op failed, in forward or backward, in or after which layer, the shape of its result, the
-/// position of the first number in it that is not finite, and the range of each input. A NaN is always reported. An infinity is not
+/// position of the first number in the result that is not finite, and the range of each input. A NaN is always reported. An infinity is not
 /// reported if the op read infinities from an input that is no parameter, such as a mask, or if the op announced it
-/// (Recorder::expect_infinities). Layers are named only if the guard also lived during forward. If guards are nested, the innermost one is
-/// used. Each guard belongs to one thread.
+/// (Recorder::expect_infinities). Layers are named only if the guard also lived during forward. If guards are nested, the innermost guard
+/// is used. Each guard belongs to one thread.
 class AnomalyGuard {
  public:
   struct Options {

@@ -7,9 +7,9 @@
 
 namespace spillway::autograd {
 
-/// While a KeptOps object lives, Tape::backward() of the thread that created it runs only the ops from which the variable was computed. It
-/// then releases them, unless `all` is set. It keeps the ops of variables that are alive, which later calls may start from, and releases
-/// the others. Such a call throws Error(usage) if it needs an op that an earlier one released.
+/// While a KeptOps object lives, Tape::backward() on the thread that created it runs only the ops from which its variable was computed.
+/// Afterwards these ops are released, unless `all` is set. Of the other ops, those from which a live variable was computed stay on the
+/// tape for later calls; the rest are released. Such a call throws Error(usage) if it needs an op that an earlier one released.
 class KeptOps {
  public:
   /// `alive` has the slots of the variables from which backward() may be called later.

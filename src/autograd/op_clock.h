@@ -20,9 +20,9 @@ struct OpTime {
 /// The time of each op, by the op's name, which is the name of the function that records the op.
 using OpTimes = std::map<std::string, OpTime, std::less<>>;
 
-/// While a clock lives, it measures the thread that created it. Each time an op is recorded or its backward has run, the time since
-/// the previous such event is added to the op's entry in `times`. An op is recorded right after it has computed, so that time is
-/// the op's own. If clocks are nested, only the innermost counts. `times` must outlive the clock. Each clock belongs to one thread.
+/// While a clock lives, it measures the thread that created it. Each time an op is recorded or its backward has run, the time since the
+/// previous such event is added to the op's entry in `times`. An op is recorded right after it has computed, so this is the time that the
+/// op took. If clocks are nested, only the innermost counts. `times` must outlive the clock. Each clock belongs to one thread.
 class OpClock {
  public:
   explicit OpClock(OpTimes& times);

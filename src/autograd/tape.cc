@@ -27,7 +27,7 @@ Tensor one(const Tensor& like) {
 thread_local int no_grad = 0;  // number of NoGrad objects alive on this thread
 thread_local KeptOps* kept_ops = nullptr;
 
-constexpr i64 kReleased = -2;  // stands for the `parameter` of a slot whose op was released: no gradient can pass through it any more
+constexpr i64 kReleased = -2;  // the `parameter` of a slot whose op was released: no gradient can pass through such a slot
 
 bool held_alone(const Tensor& t) { return t.storage().use_count() == 1; }
 
@@ -62,7 +62,7 @@ Tensor Backward::target(int input) {
   return addends_.back().second;
 }
 
-// A parameter's gradient is not returned by this function: it stays in the sink's memory, and the tape adds further gradients to it.
+// Returns an undefined tensor for a parameter: its gradient stays in the sink's memory, and the tape adds further gradients to it.
 Tensor Backward::take_others(int input) {
   const i32 id = wanted(input);
   require(id >= 0, "[backward] expected a call for an input that needs a gradient");
@@ -77,7 +77,8 @@ void Backward::pass(int input, Tensor gradient) {
   require(gradient.shape() == slot.shape && gradient.is_contiguous(),
           "[backward] expected a contiguous gradient of the shape of the input");
   const bool fresh = slot.parameter >= 0 && !slot.gradient.defined();
-  if (fresh || gradient.dtype() != slot.gradient_dtype()) {  // the sink's memory is written to, never replaced by another tensor
+  // a parameter's gradient must be in the sink's memory, so it is copied there and never replaced by another tensor
+  if (fresh || gradient.dtype() != slot.gradient_dtype()) {
     kernels::copy(gradient, target(input));
   } else if (!slot.gradient.defined()) {
     slot.gradient = std::move(gradient);
@@ -156,7 +157,7 @@ void Tape::seed(const Variable& y, Tensor dy) {
     require(y.value.elems() == 1, "[tape] backward() without a gradient expects a variable of one element");
     dy = one(y.value);
   }
-  const Slot& seeded = slots_[static_cast<size_t>(y.slot)];  // the slot has the shape and dtype, since y.value may not be resident any more
+  const Slot& seeded = slots_[static_cast<size_t>(y.slot)];  // shape and dtype come from the slot, since y.value may no longer be resident
   require(dy.shape() == seeded.shape && dy.dtype() == seeded.dtype && dy.is_contiguous(),
           "[tape] expected a contiguous gradient of the shape and dtype of the variable");
   slots_[static_cast<size_t>(y.slot)].gradient = std::move(dy);

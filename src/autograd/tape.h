@@ -1,12 +1,13 @@
-// Reverse-mode differentiation. A Tape records ops while they run forward; backward() replays them in reverse, either in one pass or in
-// two parts: the gradients of the inputs, which another pipeline stage waits for, and later those of the parameters (Qi et al., Zero
-// Bubble Pipeline Parallelism, 2023). Several tapes may be alive at once (one per block and micro-batch in flight); a tape is used by
-// one thread at a time. Invariants:
+// Reverse-mode differentiation. A Tape records ops while they run forward; backward() replays them in reverse, either in one pass or in two
+// parts: the gradients of the inputs, which another pipeline stage waits for, and later those of the parameters (Qi et al., Zero Bubble
+// Pipeline Parallelism, 2023). Several tapes may be alive at once (one per block and micro-batch in flight); a tape is used by one thread
+// at a time. Invariants:
 //   1. The backward closure of an op holds tickets of saved tensors, scalars and shapes, never a Tensor. Whatever it needs from forward
 //      goes through save(), where activations may be offloaded. A saved tensor is freed as soon as the op's backward has run (its last
 //      part if there are two).
-//   2. A parameter's gradient is handed to the GradientSink once it is complete, exactly once per (parameter, use), in wide_dtype of the
-//      parameter. Other gradients have the type of their tensor. Gradients of several uses are added in reverse order of use.
+//   2. A parameter's gradient is handed to the GradientSink once it is complete, in wide_dtype of the parameter: once for each use, that
+//      is, for each block that reads the parameter. Other gradients have the type of their tensor. If a tensor is read by several ops,
+//      their gradients are added in reverse order of the reads.
 //   3. A gradient tensor is written in place only while no other tensor shares its memory.
 //   4. Saved values that were changed after save() (Storage::written) are never used: backward then throws before it has handed over any
 //      gradient. The tape cannot check tensors that a SavedTensorDoor has packed; the SavedTensorDoor is responsible for them.
@@ -82,9 +83,9 @@ class Backward {
   Tensor target(int input);
   /// Returns target(input) if needs(input), and an undefined tensor otherwise.
   Tensor target_if_needed(int input) { return needs(input) ? target(input) : Tensor(); }
-  /// Returns the gradient that input `input` already has from other uses, for an op that can add to a gradient while it
-  /// computes. The op then writes the sum to target(), which is another tensor. The result is undefined if the input has
-  /// no such gradient, or if the tape adds it separately. Call take_others() only if needs(input), and before target().
+  /// Returns the gradient that input `input` already has from other ops, for an op that can add to a gradient while it computes. The op
+  /// then writes the sum to target(), which is another tensor. The result is undefined if the input has no such gradient, or if the tape
+  /// adds it separately. Call take_others() only if needs(input), and before target().
   Tensor take_others(int input);
   /// Gives input `input` an existing tensor as its gradient, instead of a call of target(). The
   /// tensor may be gradient() itself or a view of it. For a parameter, a bf16 gradient is widened.
@@ -116,7 +117,8 @@ class Tape {
 
   /// Creates a leaf whose gradient stays on the tape until take_gradient().
   Variable input(Tensor value);
-  /// Creates a leaf whose gradient goes to the sink. Repeated calls for the same (parameter, use) return the same leaf.
+  /// Creates a leaf whose gradient goes to the sink. `use` is the number of the block among those that share the parameter. Repeated calls
+  /// for the same (parameter, use) return the same leaf.
   Variable parameter(Tensor value, u32 parameter, u8 use = 0);
   /// Returns a parameter that is not trained as a constant. No gradient is computed for a constant.
   static Variable frozen(Tensor value) { return {std::move(value), nullptr, -1, true}; }
@@ -125,8 +127,9 @@ class Tape {
   /// tape holds no ops; gradients of input() leaves stay until taken. Throws Error(bug) if y is not on this tape. Throws
   /// Error(usage), as PyTorch does, with no gradient handed over, if a tensor saved for backward has been modified in place.
   void backward(const Variable& y, Tensor dy = {});
-  /// Runs the first of two parts of backward that together give the bits of backward(). This part computes the gradients of the input()
-  /// leaves. It keeps what the parameter gradients need: for each op with parameters its saved tensors and the gradient of its output.
+  /// Runs the first of two parts of backward, which together give bitwise the gradients of backward(). This part computes the gradients of
+  /// the input() leaves. It keeps what the parameter gradients need: for each op with parameters its saved tensors and the gradient of its
+  /// output.
   void backward_input(const Variable& y, Tensor dy = {});
   /// Runs the second part of backward, which computes the parameter gradients and hands them to the sink. Call it
   /// once after backward_input(), at any later time; nothing may be recorded on the tape between the two calls.

@@ -15,7 +15,8 @@ u32 update(u32 crc, std::span<const std::byte> bytes) {
   constexpr size_t kMostAtOnce = size_t{1} << 30;  // the most bytes per call, since the library takes the length as an int
   while (!bytes.empty()) {
     const size_t count = std::min(bytes.size(), kMostAtOnce);
-    auto* data = const_cast<unsigned char*>(reinterpret_cast<const unsigned char*>(bytes.data()));  // the API takes a non-const pointer
+    // the function of the library takes a non-const pointer
+    auto* data = const_cast<unsigned char*>(reinterpret_cast<const unsigned char*>(bytes.data()));
     crc = crc32_iscsi(data, static_cast<int>(count), crc);
     bytes = bytes.subspan(count);
   }

@@ -1,6 +1,6 @@
-// CRC32C (the Castagnoli polynomial, as in iSCSI, RFC 3720 B.4) is the checksum of everything stored on disk: the store and checkpoints. It
-// catches corruption by drives, cables and memory; it is no defence against an attacker. The functions have no state and are thread-safe.
-// They are fast on processors with pclmulqdq.
+// CRC32C (the Castagnoli polynomial, as in iSCSI, RFC 3720 B.4) is the checksum of everything stored on disk: offloaded tensors and
+// checkpoints. It catches corruption by drives, cables and memory; it is no defence against an attacker. The functions have no state and
+// are thread-safe. They are fast on processors with pclmulqdq.
 #pragma once
 #include <span>
 

@@ -102,7 +102,7 @@ fs::path own_name(const fs::path& file) { return fmt::format("{}.{}.{}", file.st
 }
 
 void write_own(const fs::path& own) {
-  ::unlink(own.c_str());  // a dead process may have left a file of this name: a hard link to the .holder file
+  ::unlink(own.c_str());  // a dead process may have left a file of the same name, which is a hard link to the .holder file
   const int descriptor = ::open(own.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
   if (descriptor < 0) cannot_write(own, errno);
   const std::string text = Holder::self().text();

@@ -36,7 +36,7 @@ class FileLock {
 
  private:
   FileLock() = default;
-  std::filesystem::path holder_;  // the .holder file, if this object created it
+  std::filesystem::path holder_;  // the .holder file that this object created; empty if there is none
   std::string why_not_;
 };
 

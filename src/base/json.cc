@@ -15,8 +15,8 @@
 namespace spillway {
 namespace {
 
-// Upper bounds of the memory of a parsed JSON tree. A value takes 16 bytes in a list whose capacity may
-// have doubled; a list or an object has an allocation of its own; an object's entry has a key and a node.
+// Upper bounds of the memory of a parsed JSON tree. A value takes 16 bytes in a list whose capacity may have doubled; a list or an object
+// has a separate allocation; an object's entry has a key and a node.
 constexpr i64 kValueBytes = 32, kContainerBytes = 96;
 constexpr i64 kFreeBytes = 512 * kMiB, kBytesOfText = 8;
 // The most keys that one object may have in parse_ordered_json:

@@ -1,5 +1,5 @@
-// Turns the standard library's filesystem exceptions into an Error with a readable message. Code without a better message of its own lets
-// such an exception pass to the top level, where it is converted and reported. Pure function.
+// Turns the standard library's filesystem exceptions into an Error with a readable message. Code that has no better message lets such an
+// exception pass to the top level, where it is converted and reported. Pure function.
 #pragma once
 #include <filesystem>
 

@@ -40,10 +40,11 @@ double own_log(double x) {
     m *= 0.5;
     ++e;
   }
-  const double s = (m - 1) / (m + 1), z = s * s;  // z <= 0.0295: the twelfth term is below 2^-60
+  const double s = (m - 1) / (m + 1), z = s * s;  // z <= 0.0295, so the twelfth term of the series is below 2^-60
   double sum = 1.0 / 25;
   for (int k = 23; k >= 1; k -= 2) sum = sum * z + 1.0 / k;
-  constexpr double kLn2High = 6.93147180369123816490e-01, kLn2Low = 1.90821492927058770002e-10;  // kLn2High times e is exact
+  // kLn2High * e is computed without rounding error
+  constexpr double kLn2High = 6.93147180369123816490e-01, kLn2Low = 1.90821492927058770002e-10;
   const auto n = static_cast<double>(e);
   return n * kLn2High + (2 * s * sum + n * kLn2Low);
 }
@@ -96,12 +97,12 @@ double upper_point(double tail) {
     const double r = 0.180625 - q * q;
     return q * horner(kA, r) / horner(kB, r);
   }
-  const double r = std::sqrt(-own_log(tail));  // sqrt is correctly rounded on every system, so the result's bits are too
+  const double r = std::sqrt(-own_log(tail));  // sqrt is correctly rounded on every system, so r is bitwise the same everywhere
   if (r <= 5) return horner(kC, r - 1.6) / horner(kD, r - 1.6);
   return horner(kE, r - 5) / horner(kF, r - 5);
 }
 
-// Runs one pass of a balanced Feistel network over numbers of 2 * half_bits bits.
+// Applies a balanced Feistel network, which permutes the numbers of 2 * half_bits bits, to x.
 u64 feistel(RandomKey key, int half_bits, u64 x) {
   const u64 mask = (u64{1} << half_bits) - 1;
   u64 left = x >> half_bits, right = x & mask;

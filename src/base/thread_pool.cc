@@ -20,7 +20,8 @@ namespace {
 // before it sleeps.
 constexpr int kSpins = 4000;
 
-constexpr u64 kOpen = 1 << 16, kInside = kOpen - 1, kNumber = 2 * kOpen;  // the fields of State::round; kNumber is one round
+// bit masks of State::round: whether the round is open, how many threads are inside, and the round's number in the upper bits
+constexpr u64 kOpen = 1 << 16, kInside = kOpen - 1, kNumber = 2 * kOpen;
 
 template <class Condition>
 bool spin(Condition met) {

@@ -26,8 +26,13 @@ constexpr std::array kByteUnits = {Unit{"b", 1},      Unit{"k", kKiB},   Unit{"k
                                    Unit{"t", kTiB},   Unit{"tib", kTiB}, Unit{"tb", kTB}};
 constexpr std::array kTimeUnits = {Unit{"s", 1}, Unit{"m", 60}, Unit{"h", 3600}, Unit{"d", 86400}};
 
-[[noreturn]] void reject(std::string_view what, std::string_view text, std::string_view wanted) {
-  throw Error(ErrorCode::usage, fmt::format("[{}] expected {}, got \"{}\"", what, wanted, text));
+// Words that people write for kTimeUnits, whose names are the first letters.
+constexpr std::array<std::string_view, 14> kTimeWords = {"sec",     "secs", "second", "seconds", "min", "mins", "minute",
+                                                         "minutes", "hour", "hours",  "hr",      "hrs", "day",  "days"};
+
+// `write` is the right spelling, if there is one.
+[[noreturn]] void reject(std::string_view what, std::string_view text, std::string_view wanted, const std::string& write = "") {
+  throw Error(ErrorCode::usage, fmt::format("[{}] expected {}, got \"{}\"{}", what, wanted, text, write.empty() ? "" : ": write " + write));
 }
 
 std::string lower(std::string_view text) {
@@ -85,7 +90,12 @@ i64 parse_bytes(std::string_view text, std::string_view what) {
   const std::string_view number = take_number(rest);
   if (rest.starts_with(' ')) rest.remove_prefix(1);
   const auto unit = std::ranges::find(kByteUnits, lower(rest), &Unit::name);
-  if (number.empty() || unit == kByteUnits.end()) reject(what, text, kWanted);
+  if (number.empty()) reject(what, text, kWanted);
+  if (unit == kByteUnits.end()) {  // as "GBs" does
+    const std::string_view one = rest.ends_with('s') ? rest.substr(0, rest.size() - 1) : rest;
+    const bool known = !one.empty() && std::ranges::find(kByteUnits, lower(one), &Unit::name) != kByteUnits.end();
+    reject(what, text, kWanted, known ? fmt::format("{}{}", number, one) : "");
+  }
   const auto bytes = times(number, unit->size);
   if (!bytes) reject(what, text, kWanted);
   return *bytes;
@@ -101,7 +111,12 @@ i64 parse_duration_s(std::string_view text, std::string_view what) {
   std::string_view rest = text;
   const std::string_view number = take_number(rest);
   const auto unit = std::ranges::find(kTimeUnits, lower(rest), &Unit::name);
-  if (number.empty() || unit == kTimeUnits.end()) reject(what, text, kWanted);
+  if (number.empty()) reject(what, text, kWanted);
+  if (unit == kTimeUnits.end()) {
+    const std::string word = lower(rest.substr(std::min(rest.find_first_not_of(' '), rest.size())));
+    const bool known = std::ranges::find(kTimeWords, word) != kTimeWords.end();
+    reject(what, text, kWanted, known ? fmt::format("{}{}", number, word[0]) : "");
+  }
   const auto seconds = times(number, unit->size);
   if (!seconds) reject(what, text, kWanted);
   return *seconds;
@@ -113,7 +128,7 @@ std::string format_bytes(i64 bytes) {
   constexpr std::array kNames = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   size_t unit = 0;
   double value = static_cast<double>(bytes) / kKiB;
-  while (value >= 1023.5) {  // a value that would be printed as 1024 moves to the next unit
+  while (value >= 1023.5) {  // a value that would be printed as 1024 is printed in the next larger unit
     value /= 1024;
     ++unit;
   }

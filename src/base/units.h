@@ -1,6 +1,6 @@
-// Parses and formats sizes and times as users write them. Sizes in `K M G T`, with or without `iB`, are
-// powers of 1024; sizes in `KB MB GB TB` are powers of 1000. A number without a unit is an error. Times look
-// like `30s 30m 2h` or `1-12:00:00`. Errors are Error(usage) and name the flag, the text and an example.
+// Parses and formats sizes and times as users write them. Sizes with the units `K M G T`, with or without `iB`, are powers of 1024; sizes
+// in `KB MB GB TB` are powers of 1000. A number without a unit is an error. Times look like `30s 30m 2h` or `1-12:00:00`. Errors are
+// Error(usage) and name the flag, the text and an example.
 #pragma once
 #include <string>
 #include <string_view>

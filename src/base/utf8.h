@@ -10,14 +10,14 @@ namespace spillway {
 
 inline constexpr std::string_view kReplacementText = "\xEF\xBF\xBD";
 
-/// The first unit of a byte string: either a character or a broken UTF-8 sequence, `bytes`
-/// long. `unfinished` means that the sequence is broken only because the input ends.
+/// The first character of a byte string, or a broken UTF-8 sequence in its place; it takes `bytes` bytes. `unfinished` means that the
+/// sequence is broken only because the input ends.
 struct Utf8Unit {
   char32_t code = 0xFFFD;
   int bytes = 1;
   bool valid = false, unfinished = false;
 };
-/// Decodes the first unit of `bytes`, which must not be empty.
+/// Decodes the first character, or broken sequence, of `bytes`, which must not be empty.
 Utf8Unit utf8_unit(std::string_view bytes);
 
 /// Returns whether all bytes are valid UTF-8, without overlong forms and surrogates.

@@ -27,7 +27,7 @@ class Arena final : public Allocator {
 
   std::byte* base_ = nullptr;
   i64 capacity_ = -1;        // the size of the slab in bytes; -1 if it is unbounded
-  std::map<i64, i64> gaps_;  // the free pieces, by offset with their bytes; none reaches end_
+  std::map<i64, i64> gaps_;  // the free pieces: offset -> size in bytes; all lie below end_
   i64 end_ = 0;              // the end offset of the last piece in use
   i64 used_bytes_ = 0, peak_bytes_ = 0;
 };

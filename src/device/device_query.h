@@ -1,8 +1,8 @@
 // Lists the NVIDIA GPUs that this process could use. No function here throws; a missing driver or GPU is reported as a
 // sentence in `problem`. The app calls query_gpus() before it chooses a device, as do tests that need a GPU. One
 // implementation is built with CUDA and one without. libcuda is never linked, so the program starts on machines without
-// a driver. Thread-safe. Opening a GPU creates its context, which takes some 500 MiB of its memory (free_bytes does not
-// count them) and lets threads sleep while they wait for the GPU. The calling thread's current device does not change.
+// a driver. Thread-safe. Opening a GPU creates its context, which takes some 500 MiB of the GPU's memory and lets threads
+// sleep while they wait for the GPU; free_bytes is what remains beside the context. The calling thread's current device does not change.
 #pragma once
 #include <optional>
 #include <string>

@@ -63,14 +63,14 @@ GpuFacts facts_of(int index, bool opened) {
   } else {
     gpu.problem = opened ? problem_of_use(gpu) : "the GPU was not examined";
   }
-  static_cast<void>(cudaGetLastError());  // the problem is reported here, so a later call must not find it again
+  static_cast<void>(cudaGetLastError());  // clears CUDA's error, which is reported in gpu.problem, so that no later call finds it
   return gpu;
 }
 
 }  // namespace
 
 GpuReport query_gpus(std::optional<int> one) {
-  int count = 0;  // cudaGetDeviceCount() leaves 0 on failure
+  int count = 0;  // cudaGetDeviceCount() leaves this value unchanged on failure
   if (const cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess) {
     static_cast<void>(cudaGetLastError());
     return {{}, problem_of_count(status)};

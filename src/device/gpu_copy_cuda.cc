@@ -33,7 +33,7 @@ void put_gpu_copy(std::byte* to, const std::byte* from, i64 bytes, CUstream_st* 
 void wait_for_gpu_queue(CUstream_st* queue) {
   const cudaError_t status = cudaStreamQuery(queue);
   if (status != cudaErrorNotReady) return cuda_check(status, "cudaStreamQuery");
-  static_cast<void>(cudaGetLastError());  // clears the status "not ready", which is not an error
+  static_cast<void>(cudaGetLastError());  // clears the status "not ready", which cudaGetLastError() would otherwise report as an error
   count_gpu_wait();
   cuda_check(cudaStreamSynchronize(queue), "cudaStreamSynchronize");
 }

@@ -42,7 +42,7 @@ class GpuQueue {
   struct Idle;
   const Device gpu_;
   CUstream_st* handle_ = nullptr;
-  std::shared_ptr<Idle> idle_;  // reusable events that no Moment needs any more
+  std::shared_ptr<Idle> idle_;  // reusable CUDA events that nobody waits for any more
 };
 
 /// A point on a queue: the moment when all work queued before record() is done. Another record() replaces the
@@ -86,9 +86,8 @@ class CurrentDevice {
   int before_ = -1;  // the GPU to restore; -1 if there is none
 };
 
-/// Returns the queue of the calling thread's GPU that libraries use by default (CUDA's legacy
-/// default stream, also PyTorch's). Work on this queue is thus ordered with the work of other
-/// libraries on shared memory. Ranks have queues of their own. Returns null in a build without CUDA.
+/// Returns the queue of the calling thread's GPU that libraries use by default (CUDA's legacy default stream, also PyTorch's). Work on this
+/// queue is thus ordered with the work of other libraries on shared memory. Ranks use other queues. Returns null in a build without CUDA.
 CUstream_st* common_gpu_queue();
 /// Blocks until all work on all queues of the GPU is done, whichever library of this process queued it.
 void wait_for_gpu(Device gpu);

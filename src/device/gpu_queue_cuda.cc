@@ -134,7 +134,7 @@ void GpuEvent::record(const GpuQueue& queue) const { cuda_check(cudaEventRecord(
 bool GpuEvent::ready() const {
   const cudaError_t status = cudaEventQuery(handle_);
   if (status == cudaErrorNotReady) {
-    static_cast<void>(cudaGetLastError());  // clears the status "not ready", which is not an error
+    static_cast<void>(cudaGetLastError());  // clears the status "not ready", which cudaGetLastError() would otherwise report as an error
     return false;
   }
   cuda_check(status, "cudaEventQuery");

@@ -35,7 +35,7 @@ std::byte* map_huge(i64 bytes) {
 class SystemMemory final : public MemorySource {
  public:
   std::byte* take(i64 bytes) override {
-    if (bytes > std::numeric_limits<i64>::max() - kHugePage) return map_pages(bytes);  // the system refuses so much
+    if (bytes > std::numeric_limits<i64>::max() - kHugePage) return map_pages(bytes);  // the system has no region of this size
     return bytes >= kHugePage ? map_huge(bytes) : map_pages(bytes);
   }
   void give_back(std::byte* at, i64 bytes) noexcept override { unmap(at, bytes); }

@@ -38,7 +38,7 @@ class GpuMemory final : public MemorySource {
       pieces_.emplace(at, std::move(piece));
       return at;
     } catch (const Error&) {
-      return nullptr;  // no free piece is long enough
+      return nullptr;  // no free piece of GPU memory is long enough
     }
   }
   void give_back(std::byte* at, i64) noexcept override { pieces_.erase(at); }
@@ -63,7 +63,8 @@ class PooledGpuMemory final : public MemorySource {
   explicit PooledGpuMemory(int gpu) : gpu_(Device::cuda(gpu)) {
     cudaMemPool_t pool = nullptr;
     cuda_check(cudaDeviceGetDefaultMemPool(&pool, gpu), "cudaDeviceGetDefaultMemPool");
-    std::uint64_t all = std::numeric_limits<std::uint64_t>::max();  // the threshold up to which the pool keeps released memory: no limit
+    // the size up to which the driver's pool keeps released memory: no limit
+    std::uint64_t all = std::numeric_limits<std::uint64_t>::max();
     cuda_check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all), "cudaMemPoolSetAttribute");
   }
   std::byte* take(i64 bytes) override {

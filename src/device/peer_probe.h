@@ -10,8 +10,8 @@ struct PeerReport {
   int gpus = 0;
   int reached = 0;      // the number of ordered pairs of GPUs for which the driver allows copies and the data arrived
   std::string problem;  // what went wrong and between which GPUs, or that the driver hangs (then gpus is 0); empty if nothing went wrong
-  // True if data arrived between at least two linked GPUs, and no copy between linked GPUs hung or lost its bytes.
-  // Two GPUs are linked if NVLink connects them. NVLink is recognised by native peer atomics, which PCIe lacks.
+  // True if data arrived between at least two GPUs that NVLink connects, and no copy between such GPUs hung or lost bytes. NVLink is
+  // recognised by native peer atomics, which PCIe lacks.
   bool links_work = false;
 };
 

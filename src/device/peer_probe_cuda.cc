@@ -19,7 +19,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kBytes = size_t{1} << 20;
 
-// A message of the child process. For each pair of GPUs, a first message says that the copy begins, and a second one how the copy ended.
+// A message of the child process to its parent. For each pair of GPUs, one message says that the copy begins, and another how the copy
+// ended.
 struct Told {
   enum class What { gpus, begins, no_access, reached, lost, failed, links_end } what;
   int from, to;  // a pair of GPUs; in a message of kind `gpus`, `from` is the number of GPUs
@@ -63,7 +64,8 @@ class Prober {
     std::vector<unsigned char> sent(kBytes), got(kBytes);
     for (size_t i = 0; i < kBytes; ++i) sent[i] = static_cast<unsigned char>((i * 7 + static_cast<size_t>(from) * 16 + 1) % 251 + 1);
     void *source = nullptr, *target = nullptr;
-    const auto all_well = [](std::initializer_list<cudaError_t> calls) {  // a braced list evaluates the calls in their order
+    // a braced list evaluates its elements, the calls, from left to right
+    const auto all_well = [](std::initializer_list<cudaError_t> calls) {
       return std::ranges::all_of(calls, [](cudaError_t status) { return status == cudaSuccess; });
     };
     if (!all_well({cudaSetDevice(to), cudaMalloc(&target, kBytes), cudaMemcpy(target, got.data(), kBytes, cudaMemcpyHostToDevice),

@@ -19,7 +19,7 @@
 namespace spillway {
 namespace {
 
-// The largest number of threads that touch and lock memory. More do not speed up the kernel's zeroing and the driver's pinning.
+// The largest number of threads that touch and lock memory. More threads do not speed up the kernel's zeroing and the driver's pinning.
 constexpr i64 kMostThreads = 8;
 constexpr i64 kTouchedBytes = 64 * kMiB;  // the number of bytes that a thread touches as one task
 constexpr i64 kHostPage = 4 * kKiB;
@@ -42,7 +42,7 @@ void run_on_cores(const std::vector<int>& cores) {
   for (const int core : cores) {
     if (core < CPU_SETSIZE) CPU_SET(core, &set);
   }
-  sched_setaffinity(0, sizeof set, &set);  // if the system forbids this, memory lies in the NUMA node of the thread's present cores
+  sched_setaffinity(0, sizeof set, &set);  // an error is ignored: the memory then lies near the cores on which the thread runs
 }
 
 // Keeps the first problem that any of several threads reports.

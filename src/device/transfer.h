@@ -1,5 +1,5 @@
-// Copies and zero fills on the device of the current stream. On a CPU the threads of the stream do the work, which is complete
-// on return. On a GPU the work is put on the stream's queue; each region may be memory of the GPU or of the host. Thread-safe.
+// Copies memory and fills it with zeros on the device of the current stream. On a CPU the threads of the stream do the work, which is
+// complete on return. On a GPU the work is put on the stream's queue; each region may be memory of the GPU or of the host. Thread-safe.
 #pragma once
 #include "base/types.h"
 

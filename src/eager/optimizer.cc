@@ -51,7 +51,7 @@ Tensor on_host(const Tensor& t) { return t.device().is_cuda() ? to_host(t) : t; 
 // Returns a CPU stream with the threads of the current stream.
 Stream on_cpu() { return {Device::cpu(), Stream::current().threads, &MemoryPool::heap()}; }
 
-// Returns one tile (16,384 elements) of `numbers`: those from element `begin` on, and zeros beyond the end of `numbers`.
+// Returns one tile (16,384 elements) of `numbers`, from element `begin` on. Elements beyond the end of `numbers` are zero.
 std::array<double, kTileElems> tile_of(const std::vector<double>& numbers, i64 begin) {
   std::array<double, kTileElems> tile{};
   const i64 count = std::min(kTileElems, std::ssize(numbers) - begin);
@@ -59,7 +59,7 @@ std::array<double, kTileElems> tile_of(const std::vector<double>& numbers, i64 b
   return tile;
 }
 
-// Writes an optimizer state. parts[p] holds the numbers of part p for all elements; an empty part means zeros.
+// Converts an optimizer state to the bytes of `format`. parts[p] holds the numbers of part p for all elements; an empty part means zeros.
 void write_state(const optim::StateFormat& format, i64 elems, const std::array<std::vector<double>, 4>& parts, const Tensor& bytes) {
   if (bytes.bytes() == 0) return;
   std::vector<std::byte> host(static_cast<size_t>(bytes.bytes()));  // all zeros at first; the gaps between tiles stay zero
@@ -118,7 +118,7 @@ double adafactor_factor(const optim::AdafactorStep& step, const Tensor& weight, 
   return optim::adafactor_direction(step, scalars, settings);
 }
 
-// Returns the name of a parameter in a file that holds several optimizers.
+// Returns the name of a parameter's state in a file that holds the states of several optimizers.
 std::string name_in_file(size_t optimizer, const nn::Parameter& parameter) {
   return optimizer == 0 ? parameter.name : std::to_string(optimizer) + "." + parameter.name;
 }
@@ -191,7 +191,7 @@ void Optimizer::step(double gradient_scale) {
   }
 }
 
-// Updates whole tiles (16,384 elements) in place. The remaining elements are copied to a tile of their own, which is filled up with zeros.
+// Updates whole tiles (16,384 elements) in place. The remaining elements are copied to a separate tile, which is filled up with zeros.
 void Optimizer::update(const nn::Parameter& parameter, const Tensor& gradient, const Tensor& value, State& state,
                        double gradient_scale) const {
   const optim::StateFormat& format = state.format;

@@ -1,12 +1,12 @@
 // Optimizers for training without a plan: every update rule of optim, with an interface like PyTorch's:
 //   Optimizer optimizer(weights, optim::AdamSettings{.lr = 1e-3, .decoupled_weight_decay = true});
 //   optimizer.zero_grad();  loss.backward();  optimizer.step();
-// The kernels are those of a step of a planned run. f32 and f64 weights are their own master weights, bf16 and f16
-// weights have fp32 masters, and moments are f32 (f64 for f64). As in PyTorch, weight decay applies to every parameter
-// of the optimizer, and a parameter without a gradient is skipped. An optimizer is one of PyTorch's parameter groups: for
-// parameters with other settings, make another one. Running statistics (of batch norm) follow a rule of their own (nn::kStatisticMomentum)
-// and do not count in the gradient norm. An optimizer works on the CPU or on a GPU, whose stream must then be current. Muon and Adafactor,
-// which update a parameter as a whole, keep their state in host memory and update there. Not thread-safe.
+// The kernels are those that the trainer runs. f32 and f64 weights are their own master weights, bf16 and f16 weights have fp32 masters,
+// and moments are f32 (f64 for f64). As in PyTorch, weight decay applies to every parameter of the optimizer, and a parameter without a
+// gradient is skipped. An optimizer is one of PyTorch's parameter groups: for parameters with other settings, make another optimizer.
+// Running statistics (of batch norm) are updated with a fixed momentum instead (nn::kStatisticMomentum) and do not count in the gradient
+// norm. An optimizer works on the CPU or on a GPU, whose stream must then be current. Muon and Adafactor, which update a parameter as a
+// whole, keep their state in host memory and update there. Not thread-safe.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -52,7 +52,7 @@ class Optimizer {
   };
   /// Returns a copy of the state of parameters()[index].
   ParameterState state(size_t index) const;
-  /// Restores what state() returned. Throws Error(usage) if names or shapes of the parts are others; their types may differ.
+  /// Restores what state() returned. Throws Error(usage) if a part has another name or shape; its type may differ.
   void set_state(size_t index, const ParameterState& state);
   /// Makes the state of parameters()[index] that of a new optimizer.
   void forget_state(size_t index) { states_.at(index).steps = 0, begin(*parameters_[index], states_[index]); }
@@ -62,13 +62,14 @@ class Optimizer {
   /// complete, it replaces an existing file. load() throws Error(data) on a file for other parameters, other shapes or another rule.
   void save(const std::filesystem::path& file) const { save_all(file, {this}); }
   void load(const std::filesystem::path& file) { load_all(file, {this}); }
-  /// Do the same for several optimizers and one file. The names of the second one begin with "1.", those of the third with "2.".
+  /// save_all() and load_all() do the same as save() and load() for several optimizers that share one file. The names of the second
+  /// optimizer begin with "1.", those of the third with "2.".
   static void save_all(const std::filesystem::path& file, const std::vector<const Optimizer*>& optimizers);
   static void load_all(const std::filesystem::path& file, const std::vector<Optimizer*>& optimizers);
 
  private:
   struct State {
-    Tensor bytes;  // the state as tiles of `format`, one after the other
+    Tensor bytes;  // the optimizer state in tiles of `format`, one after the other
     i64 steps = 0;
     optim::StateFormat format;
   };

@@ -1,5 +1,5 @@
-// Defines Axis, one axis of a contiguous tensor, which is seen as [outer, n, inner]. A lane consists of the
-// n elements that share one (outer, inner). A result with one number per lane has the shape [outer, inner].
+// Defines Axis, one axis of a contiguous tensor, which is seen as [outer, n, inner]. A lane is one line of elements along the axis: the n
+// elements that share one (outer, inner). A result with one number per lane has the shape [outer, inner].
 #pragma once
 #include "base/error.h"
 #include "tensor/tensor.h"

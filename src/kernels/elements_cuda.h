@@ -16,7 +16,7 @@ struct Same {
   }
 };
 
-/// kCount adjacent elements, which are loaded or stored with one instruction.
+/// kCount adjacent elements (a pack), which are loaded or stored with one instruction.
 template <class T, int kCount>
 struct alignas(sizeof(T) * kCount) Pack {
   T at[kCount];

@@ -8,8 +8,8 @@ inline constexpr bool kHasCuda = SPILLWAY_HAS_CUDA;
 
 }  // namespace spillway::kernels
 
-/// If the tensor is on a GPU, returns from the function that this stands in, after calling the kernel for GPUs: `call` is its name and
-/// arguments.
+/// If the tensor is on a GPU, this macro calls the GPU kernel (`call` is its name and arguments) and returns from the function in which
+/// the macro is used.
 #define SPILLWAY_RETURN_IF_CUDA(tensor, call)           \
   if constexpr (::spillway::kernels::kHasCuda) {        \
     if ((tensor).device().is_cuda()) return cuda::call; \

@@ -1,5 +1,5 @@
-// Distributes the lanes of an axis over CPU threads. Each lane is computed by one task, whatever the number of threads, so the bits do not
-// depend on it. Included only by kernels/*/*_cpu.cc.
+// Distributes the lanes of an axis (the lines of elements along it, axis.h) over CPU threads. Each lane is computed by one task, so the
+// results are bitwise the same for any number of threads. Included only by kernels/*/*_cpu.cc.
 #pragma once
 #include <algorithm>
 

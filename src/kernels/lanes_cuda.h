@@ -1,5 +1,5 @@
-// Distributes the lanes of an axis over a GPU. A warp computes a lane, or a thread block if the lane is long. Included only by
-// kernels/*/*_cuda.cu.
+// Distributes the lanes of an axis (the lines of elements along it, axis.h) over a GPU. A warp computes a lane, or a thread block if the
+// lane is long. Included only by kernels/*/*_cuda.cu.
 #pragma once
 #include "kernels/axis.h"
 #include "kernels/elements_cuda.h"
@@ -10,8 +10,8 @@ namespace spillway::kernels {
 constexpr i64 kWarpLane = 1024;    // the longest lane, in elements, that one warp computes
 constexpr int kLaneThreads = 256;  // the number of threads of the thread blocks that compute longer lanes
 
-/// Calls f.lane<Rows>(axis, lane, index of the lane's first element) for every lane. All threads of a warp or of a thread block, whichever
-/// Rows stands for, make the call together.
+/// Calls f.lane<Rows>(axis, lane, index of the lane's first element) for every lane. All threads that share a lane make the call
+/// together: a warp or a thread block, depending on Rows.
 template <class Rows, class F>
 __global__ void each_lane(Axis axis, F f) {
   for (i64 lane = Rows::first(); lane < axis.lanes(); lane += Rows::step()) f.template lane<Rows>(axis, lane, first_of_lane(axis, lane));
@@ -23,7 +23,7 @@ void for_lanes_on_gpu(const char* name, const Axis& axis, F f) {
                          [&]<class Rows>(Rows, dim3 blocks, dim3 threads) { launch(name, each_lane<Rows, F>, blocks, threads, axis, f); });
 }
 
-/// Calls f(i) for each i < n, in a thread of its own.
+/// Calls f(i) for each i < n on a GPU, each in a separate thread.
 template <class F>
 __global__ void each_of(i64 n, F f) {
   const i64 step = i64{gridDim.x} * blockDim.x;

@@ -56,7 +56,7 @@ struct BlockRows {
     constexpr int kWarps = kThreads / kWarpThreads;
     __shared__ T of_warps[kWarps];
     x = fold_lanes(x, op);
-    wait();  // wait until all threads have read the result of the previous fold
+    wait();  // waits until all threads have read the result of the previous reduction
     if (rank() % kWarpThreads == 0) of_warps[rank() / kWarpThreads] = x;
     wait();
     return fold_lanes(of_warps[rank() % kWarps], op, kWarps);

@@ -37,7 +37,7 @@ HWY_INLINE V sigmoid(D d, V x) {
   return hn::Div(one, hn::Add(one, exp(d, hn::Neg(x))));
 }
 
-/// Computes y[i] = f(x[i]); y may be x. f has the form V operator()(D, V).
+/// Computes y[i] = f(x[i]) for all elements, a vector at a time; y may be x. f has the form V operator()(D, V).
 template <class X, class Y, class F>
 HWY_ATTR void map(const X* x, Y* y, i64 n, F f) {
   using T = Wide<X>;
@@ -48,7 +48,7 @@ HWY_ATTR void map(const X* x, Y* y, i64 n, F f) {
   if (i < n) store_rest(d, f(d, load_rest(d, x + i, n - i, T(0))), y + i, n - i);
 }
 
-/// Computes z[i] = f(x[i], y[i]).
+/// Computes z[i] = f(x[i], y[i]) for all elements, a vector at a time.
 template <class S, class F>
 HWY_ATTR void map(const S* x, const S* y, S* z, i64 n, F f) {
   using T = Wide<S>;
@@ -71,7 +71,7 @@ HWY_INLINE T fold_sum(V v) {
   return lanes[0];
 }
 
-/// Itself and the struct after it give terms for sum_row(): x itself, and (x - mean)^2.
+/// The struct Itself and the struct after it give the terms that sum_row() adds: x itself, and (x - mean)^2.
 template <class T>
 struct Itself {
   template <class D, class V>

@@ -11,7 +11,7 @@ namespace spillway::kernels {
 
 template <int kViews>
 struct Axes {
-  int rank = 0;  // axes of extent 1 are dropped, so a single element has no axes
+  int rank = 0;  // the number of merged axes; axes of size 1 are dropped, so a single element has no axes
   i64 extent[Shape::kMaxRank] = {};
   i64 stride[kViews][Shape::kMaxRank] = {};
   i64 elems() const {
@@ -70,8 +70,8 @@ __device__ Pack<T, kCount> load_or_repeat(const T* from, bool repeat) {
   return all;
 }
 
-// Computes to = f(from...) pack by pack. The extent of the innermost axis is given in packs. A view that is broadcast along this axis
-// repeats one element for the whole pack.
+// Computes to = f(from...) pack by pack; a pack is several adjacent elements. The extent of the innermost axis is given in packs. A view
+// that is broadcast along this axis repeats one element for the whole pack.
 template <int kCount, class Index, class F, class To, class... From>
 __global__ void map_views(Index packs, Axes<1 + sizeof...(From)> axes, F f, To* to, const From*... from) {
   const Index step = gridDim.x * blockDim.x;
@@ -91,8 +91,8 @@ __global__ void map_views(Index packs, Axes<1 + sizeof...(From)> axes, F f, To* 
   }
 }
 
-/// Returns whether view v can be accessed in packs of kCount along the innermost axis. Its
-/// packs must be aligned; a view other than `to` may also be broadcast along that axis.
+/// Returns whether view v can be accessed in packs of kCount adjacent elements along the innermost axis. The packs must be aligned in
+/// memory; an input view may also be broadcast along that axis.
 template <int kCount, int kViews, class T>
 bool has_packs(const Axes<kViews>& axes, int v, const T* first) {
   const int last = axes.rank - 1;

@@ -9,7 +9,7 @@ namespace {
 using nn::Context;
 using nn::Variable;
 
-// Returns a 5x5 convolution and updates `image` to the extent after the convolution and its pooling.
+// Returns a 5x5 convolution and updates `image` to the size after the convolution and its pooling.
 nn::Conv2d pooled_convolution(const std::string& name, i64 inputs, i64 outputs, i64 padding, Extent& image, DType dtype) {
   nn::Conv2d conv = convolution(name, {outputs, 5, 1, padding}, inputs, image, dtype, {});
   image = image.behind(2, 2, 0);

@@ -102,7 +102,8 @@ struct ModelConfig {
   // The three members that follow are options of the caller and are not part of a config.json.
   kernels::AttentionLibrary attention = kernels::AttentionLibrary::own;
   std::optional<LoraConfig> lora;
-  kernels::WeightFormat base_weights = kernels::WeightFormat::plain;  // the format of linear layers and experts, not of heads and routers
+  // the storage format of linear layers and experts; heads and routers are always plain
+  kernels::WeightFormat base_weights = kernels::WeightFormat::plain;
 
   // The members that follow, up to the next group, are for GPT-2 only.
   Activation activation = Activation::gelu_tanh;

@@ -75,7 +75,7 @@ Defaults defaults_of(Family family) {
   return d;
 }
 
-// Returns the keys of optional features that this program supports for the family, so that refuse_features() accepts them.
+// Returns the keys of optional features that this program supports for the family. refuse_features() must not refuse them.
 std::vector<std::string_view> known_features(Family family) {
   if (has_experts(family)) {
     std::vector<std::string_view> keys(expert_features().begin(), expert_features().end());

@@ -47,7 +47,7 @@ Shape image_shape(const ConfigObject& object, i64 channels, const ImageFamily& f
   return {channels, pair.whole("height", family.least_side, kMaxSide), pair.whole("width", family.least_side, kMaxSide)};
 }
 
-// Reads a list under `key`: between `least` and `most` whole numbers from 1 to `largest`.
+// Reads the list of whole numbers under `key`. The list must have `least` to `most` numbers, each from 1 to `largest`.
 std::vector<i64> numbers(const ConfigObject& object, const char* key, size_t least, size_t most, i64 largest) {
   const json* all = object.find(key);
   const std::string many = least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most);

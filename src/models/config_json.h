@@ -23,7 +23,7 @@ class ConfigObject {
 
   /// Returns whether the key is present. A null value counts as absent, as in transformers.
   bool has(const char* key) const;
-  const nlohmann::json* find(const char* key) const;  // returns null when the key is absent
+  const nlohmann::json* find(const char* key) const;  // returns the key's value; null when the key is absent
   const nlohmann::json& object() const { return object_; }
   const std::string& file() const { return file_; }
 
@@ -31,7 +31,7 @@ class ConfigObject {
   i64 whole(const char* key, i64 low, i64 high, std::optional<i64> fallback = {}) const;
   /// Returns a finite number x with low <= x <= high. If `above` is set, x must be above low.
   double real(const char* key, double low, double high, std::optional<double> fallback = {}, bool above = false) const;
-  /// Returns a fraction in [0, 1).
+  /// Returns the key's value, a number of at least 0 and below 1, or `fallback` when the key is absent.
   double share(const char* key, double fallback) const;
   bool flag(const char* key, bool fallback) const;
   std::string text(const char* key, std::optional<std::string> fallback = {}) const;

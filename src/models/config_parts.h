@@ -25,8 +25,8 @@ void read_tokens(const ConfigObject& object, ModelConfig& config, std::optional<
 /// Throws Error(data) about `key` unless its value `value` is a multiple of `by`, the value of the key `by_key`.
 void require_divisible(const ConfigObject& object, const char* key, i64 value, const char* by_key, i64 by);
 
-/// Reads the rotary positions in the old style (`rope_theta`, `rope_scaling`) or the new one (`rope_parameters`). Both
-/// may be present if they agree. Uses head_dim, positions and the family of `config`, so these must be set before.
+/// Reads the rotary positions in the old style (`rope_theta`, `rope_scaling`) or the new one (`rope_parameters`). Both styles may be
+/// present if they agree. Uses head_dim, positions and the family of `config`, so these must be set before.
 void read_rope(const ConfigObject& object, ModelConfig& config, double theta_default);
 
 /// expert_features() returns the keys of mixture-of-experts features; read_experts() reads their values.
@@ -41,8 +41,8 @@ std::string_view decoder_type(Family family);
 std::string decoder_types();
 ModelConfig parse_decoder(Family family, const ConfigObject& object);
 
-/// These functions map the families of image models to their `model_type` and back, as decoder_family()
-/// does for decoders. image_model_json() returns an image model's config.json for config_write.cc.
+/// The functions for image models map their families to their `model_type` and back, as decoder_family() does for decoders.
+/// image_model_json() returns an image model's config.json for config_write.cc.
 std::optional<Family> image_family(std::string_view type);
 std::string image_types();
 ModelConfig parse_image_model(Family family, const ConfigObject& object);

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-// The settings of rotary positions that one JSON object specifies.
+// The settings of rotary positions (RoPE) that one JSON object specifies.
 struct Rope {
   std::optional<double> theta, share;
   std::optional<RopeScaling> scaling;

@@ -6,7 +6,7 @@
 #include "models/head.h"
 #include "ops/elementwise/elementwise.h"
 
-// Shape letters: B = rows, T = positions, C = width.
+// Shape letters: B = batch size, T = positions, C = width.
 namespace spillway::models {
 namespace {
 

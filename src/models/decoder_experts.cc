@@ -4,7 +4,8 @@
 #include "ops/experts/experts.h"
 #include "ops/layout/shape.h"
 
-// Shape letters: B = rows, T = positions, N = B T tokens, C = width, E = experts, K = experts per token, M = N K rows, F = expert width.
+// Shape letters: B = batch size, T = positions, N = B T tokens, C = width, E = experts, K = experts per token, M = N K rows, F = expert
+// width.
 namespace spillway::models {
 
 using nn::Context;

@@ -9,7 +9,7 @@
 #include "ops/sequence/attention.h"
 #include "ops/sequence/rope.h"
 
-// Shape letters: B = rows, T = positions, C = width, H = heads, D = head width.
+// Shape letters: B = batch size, T = positions, C = width, H = heads, D = head width.
 namespace spillway::models {
 
 using nn::Context;
@@ -118,7 +118,7 @@ Variable DecoderAttention::operator()(const Variable& residual_BTC, const Variab
   options.library = library_;
   options.softcap = softcap_;
   options.positions_BT = nn::mask_positions(context);
-  options.window = window_ < keys_BTHD.shape()[1] ? window_ : 0;  // a window that is wider than the keys hides nothing
+  options.window = window_ < keys_BTHD.shape()[1] ? window_ : 0;  // a window that is wider than the keys hides nothing, so it is left out
   const Variable mixed_BTHD = ops::attention(q_BTHD, keys_BTHD, values_BTHD, options);
   const Shape& s = mixed_BTHD.shape();
   return o_(ops::reshape(mixed_BTHD, {s[0], s[1], s[2] * s[3]}), context, residual_BTC);

@@ -13,19 +13,20 @@ namespace spillway::models {
 struct DecoderStyle {
   enum class QkNorm { none, head, whole };  // the norm of queries and keys: of each head, or of the whole before the split into heads
   QkNorm qk_norm = QkNorm::none;
-  bool norm_before = true, norm_after = false;  // whether attention and MLP have norms of their input, of their output (no residual)
-  bool output_bias = false;                     // whether attention's output projection has a bias if the other projections have one
-  bool fused = false;                           // whether one projection gives queries, keys and values, and one gives gate and up
+  // norm_before: attention and MLP have a norm of their input; norm_after: they have a norm of their output
+  bool norm_before = true, norm_after = false;
+  bool output_bias = false;  // whether attention's output projection has a bias if the other projections have one
+  bool fused = false;        // whether one projection gives queries, keys and values, and one gives gate and up
   bool gelu_gate = false, scaled_embedding = false;
   double gain_offset = 0;  // the number that is added to the weights of the norms
 };
 DecoderStyle style_of(const ModelConfig& config);
 
-/// Attention with rotary positions. Shape letters: B = rows, T = positions, C = width.
+/// Attention with rotary positions. Shape letters: B = batch size, T = positions, C = width.
 class DecoderAttention {
  public:
   DecoderAttention(const ModelConfig& config, const std::string& name, i64 layer, DType dtype);
-  /// Returns the attention of x. The residual is added if it has a value.
+  /// Returns the attention of x, plus the residual if that has a value.
   nn::Variable operator()(const nn::Variable& residual_BTC, const nn::Variable& x_BTC, const nn::Context& context) const;
   void list(nn::ParameterList& parameters) const;
 

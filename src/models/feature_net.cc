@@ -13,7 +13,7 @@ constexpr i64 kHidden = 4096;
 
 class ConvBlock final : public nn::Module {
  public:
-  // Creates the block of a convolution. `pool` is 0 if there is no pooling, `extent` is 0 if there is no pooling to a fixed extent.
+  // Creates the block of a convolution. `pool` is 0 if there is no pooling, `extent` is 0 if there is no pooling to a fixed image size.
   ConvBlock(nn::Conv2d conv, bool first, i64 pool, i64 extent) : conv_(std::move(conv)), first_(first), pool_(pool), extent_(extent) {}
 
   Variable forward(const Variable& in, const Context& context) const override {
@@ -80,7 +80,7 @@ FeatureForm feature_form(Family family) {
 
 nn::Sequential build_feature_net(const ModelConfig& config, DType dtype) {
   const FeatureForm form = feature_form(config.family);
-  const bool alexnet = config.family == Family::alexnet;  // AlexNet begins with PyTorch's default initialisation, VGG with torchvision's
+  const bool alexnet = config.family == Family::alexnet;  // AlexNet uses PyTorch's default initialisation and VGG uses torchvision's
   nn::Sequential model;
   Extent image{config.image_CHW[1], config.image_CHW[2]};
   i64 channels = config.image_CHW[0];

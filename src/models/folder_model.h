@@ -11,7 +11,8 @@ namespace spillway::models {
 
 struct FolderModel {
   ModelConfig config;
-  /// Sentences that tell the user what was corrected, renamed or left out. Usually the list is empty.
+  /// Sentences that tell the user what was corrected, renamed or left out in the folder's configuration and weights. Usually the list is
+  /// empty.
   std::vector<std::string> notes;
 };
 

@@ -8,7 +8,7 @@
 #include "ops/elementwise/elementwise.h"
 #include "ops/sequence/attention.h"
 
-// Shape letters: B = rows, T = positions, C = width.
+// Shape letters: B = batch size, T = positions, C = width.
 namespace spillway::models {
 namespace {
 

@@ -1,6 +1,6 @@
-// The last block of every language model of this program: final norm, projection onto the vocabulary, loss. The
-// projection's weight [V, C] is either a parameter of its own, which the head is the first to use (use 0), or the token
-// embedding, which the head uses a second time (use 1). Shape letters: B = rows, T = positions, C = width, V = vocabulary.
+// The last block of every language model of this program: final norm, projection onto the vocabulary, loss. The projection's weight [V, C]
+// is either a parameter that only the head reads (use 0), or the token embedding, which the head reads as its second user (use 1). Shape
+// letters: B = batch size, T = positions, C = width, V = vocabulary.
 #pragma once
 #include <limits>
 #include <optional>

@@ -1,5 +1,5 @@
-// Parts shared by image models: convolutions that track the extent of their images, and the loss against the micro-batch's classes. Shape
-// letters: N = images, K = classes.
+// Parts shared by image models: convolutions that track the height and width of their images, and the loss against the micro-batch's
+// classes. Shape letters: N = images, K = classes.
 #pragma once
 #include <cmath>
 
@@ -11,7 +11,7 @@ namespace spillway::models {
 
 struct Extent {
   i64 h = 0, w = 0;
-  /// Returns the extent of the output of a convolution or pooling with this kernel size, stride and padding.
+  /// Returns the height and width that a convolution or pooling gives for an image of this height and width.
   Extent behind(i64 kernel, i64 stride, i64 padding) const {
     return {(h + 2 * padding - kernel) / stride + 1, (w + 2 * padding - kernel) / stride + 1};
   }
@@ -27,7 +27,7 @@ inline double std_by_outputs(const ConvShape& shape) {
   return std::sqrt(2.0 / static_cast<double>(shape.outputs * shape.kernel * shape.kernel));
 }
 
-/// Returns a convolution for images of extent `image` and updates `image` to the extent of its output.
+/// Returns a convolution for images of the size `image` and updates `image` to the size of its output.
 inline nn::Conv2d convolution(const std::string& name, const ConvShape& shape, i64 inputs, Extent& image, DType dtype,
                               nn::Conv2d::Options options) {
   image = image.behind(shape.kernel, shape.stride, shape.padding);

@@ -27,7 +27,7 @@ constexpr std::array<TorchvisionModel, 5> kTorchvision{{{"resnet18", "conv1.weig
                                                         {"alexnet", "features.0.weight", "classifier.6.bias"},
                                                         {"vgg11", "features.0.weight", "classifier.6.bias"}}};
 
-constexpr i64 kMostClasses = i64{1} << 24;  // more than any data set has; the product with the last layer's width fits into 64 bits
+constexpr i64 kMostClasses = i64{1} << 24;  // more classes than any data set has; the product with the last layer's width fits into 64 bits
 
 std::string torchvision_names() {
   std::vector<std::string_view> names;

@@ -1,4 +1,4 @@
-// Reads and writes adapter_config.json, in the form of PEFT 0.7 to 0.21.
+// Reads and writes adapter_config.json, as PEFT 0.7 to 0.21 writes it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,8 +16,8 @@ using nlohmann::json;
 
 constexpr i64 kMaxRank = 1 << 16;
 
-// Keys that the search for features that are not implemented skips. They are keys that other code reads, records without effect,
-// options of features that are refused below when enabled, and the initialisation of adapters, whose values come from the file anyway.
+// Keys that are not checked for features that are not implemented: keys that other code reads, keys without effect on results, options of
+// features that are refused elsewhere when enabled, and keys of the adapters' initialisation, since the values come from the file.
 constexpr std::string_view kSilent[] = {"auto_mapping",
                                         "base_model_name_or_path",
                                         "inference_mode",
@@ -44,7 +44,8 @@ constexpr std::string_view kSilent[] = {"auto_mapping",
                                         "bias",
                                         "alora_invocation_string"};
 
-// Returns whether the value is empty. Any other value of a key outside kSilent asks for a feature that is not implemented.
+// Returns whether the value is empty. A value that is not empty, under a key that is not in kSilent, asks for a feature that is not
+// implemented.
 bool is_nothing(const json& value) {
   return value.is_null() || value == false || ((value.is_object() || value.is_array()) && value.empty());
 }

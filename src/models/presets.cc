@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/edit_distance.h"
@@ -28,7 +30,8 @@ const std::vector<std::string_view>& built() {
   return names;
 }
 
-// Returns a size of GPT-2 (Radford et al. 2019). The published vocabulary ends with <|endoftext|>, which serves as begin and end token.
+// Returns the configuration of one size of GPT-2 (Radford et al. 2019). The published vocabulary ends with <|endoftext|>, which serves as
+// begin and end token.
 ModelConfig gpt2(i64 layers, i64 width, i64 heads, i64 positions = 1024, i64 vocabulary = 50257) {
   ModelConfig c;
   c.family = Family::gpt2;
@@ -65,7 +68,8 @@ ModelConfig llama_tiny() {
   return c;
 }
 
-// Returns a size of Llama 3, after Grattafiori et al. 2024 (arXiv:2407.21783) and the model cards of Llama 3.1 and 3.2.
+// Returns the configuration of one size of Llama 3, after Grattafiori et al. 2024 (arXiv:2407.21783) and the model cards of Llama 3.1 and
+// 3.2.
 ModelConfig llama3(i64 layers, i64 width, i64 heads, i64 mlp_width, double rope_factor) {
   ModelConfig c = llama(layers, width, heads, 8, mlp_width);
   c.positions = 131072;
@@ -105,7 +109,7 @@ ModelConfig resnet(const ResNetConfig& shape, i64 classes = 1000, i64 side = 224
   return c;
 }
 
-// Returns a preset for images. The number of classes and the image extent are later set from the data set.
+// Returns a preset for images. The number of classes and the image size are later set from the data set.
 std::optional<ModelConfig> image_preset(std::string_view name) {
   if (name == "cifar-net") return small_net(Family::cifar_net, {3, 32, 32}, {6, 16, 120, 84});
   if (name == "lenet") return small_net(Family::lenet, {1, 28, 28}, {6, 16, 120, 84});
@@ -120,16 +124,33 @@ std::optional<ModelConfig> image_preset(std::string_view name) {
 
 bool among(std::span<const std::string_view> names, std::string_view name) { return std::ranges::find(names, name) != names.end(); }
 
+constexpr size_t kMostLetters = 60;  // of a name in a message; no preset's name is longer
+
+// Maps names on the Hugging Face Hub to presets of the same shape.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kHubNames{{{"gpt2", "gpt2-124m"},
+                                                                                  {"gpt2-small", "gpt2-124m"},
+                                                                                  {"gpt2-medium", "gpt2-355m"},
+                                                                                  {"gpt2-large", "gpt2-774m"},
+                                                                                  {"gpt2-xl", "gpt2-1.5b"},
+                                                                                  {"llama-3.2-1b", "llama3-1b"},
+                                                                                  {"llama-3.1-8b", "llama3-8b"},
+                                                                                  {"llama-3.1-70b", "llama3-70b"}}};
+
 [[noreturn]] void refuse(std::string_view name) {
-  const auto nearest = *std::ranges::min_element(built(), {}, [&](std::string_view known) { return edit_distance(known, name); });
-  throw Error(ErrorCode::usage,
-              fmt::format("[preset] expected one of {}, got `{}`; did you mean {}? For a model folder of that name, write `./{}`",
-                          fmt::join(built(), ", "), name.substr(0, 60), nearest, name.substr(0, 60)));
+  const std::vector<std::string> near = nearest_presets(name);
+  throw Error(ErrorCode::usage, fmt::format("[preset] expected one of {}, got `{}`{}", fmt::join(built(), ", "),
+                                            name.substr(0, kMostLetters), near.empty() ? "" : "; did you mean " + either_of(near) + "?"));
 }
 
 }  // namespace
 
 bool is_preset(std::string_view name) { return among(built(), name); }
+
+std::vector<std::string> nearest_presets(std::string_view name) {
+  const auto* const same = std::ranges::find(kHubNames, name, &std::pair<std::string_view, std::string_view>::first);
+  if (same != kHubNames.end()) return {std::string(same->second)};
+  return nearest_words(name.substr(0, kMostLetters), {built().begin(), built().end()});
+}
 
 std::span<const std::string_view> preset_names() { return built(); }
 

@@ -18,7 +18,7 @@ nn::Conv2d convolution_of(const std::string& name, const ConvShape& shape, i64 i
   return convolution(name, shape, inputs, image, dtype, {.bias = false, .std = std_by_outputs(shape)});
 }
 
-// A convolution and its norm, with torchvision's names. The constructor updates `image` to the extent of the norm's output.
+// A convolution and its norm, with torchvision's names. The constructor updates `image` to the size of the norm's output.
 class ConvNorm {
  public:
   ConvNorm(const std::string& conv, const std::string& norm, i64 inputs, i64 outputs, i64 kernel, i64 stride, Extent& image, DType dtype)

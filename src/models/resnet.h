@@ -1,7 +1,7 @@
-// Residual networks (He et al., arXiv:1512.03385) with torchvision's layers, parameter names and initial
-// values. There is a module for the stem, which reads MicroBatch::images_NCHW, one for each residual block, and
-// one for the head: mean over the image, linear layer and loss. In Mode::generate the head returns the logits
-// [N, classes]. Bottlenecks halve the image in their 3x3 convolution ("v1.5"). Images may have any extent.
+// Residual networks (He et al., arXiv:1512.03385) with torchvision's layers, parameter names and initial values. There is a module for the
+// stem, which reads MicroBatch::images_NCHW, one for each residual block, and one for the head: mean over the image, linear layer and loss.
+// In Mode::generate the head returns the logits [N, classes]. Bottlenecks halve the image in their 3x3 convolution ("v1.5"). Images may
+// have any size.
 #pragma once
 #include "models/config.h"
 #include "nn/module.h"

@@ -40,7 +40,7 @@ std::string first_five(const Names& names) {
   return fmt::format("{}{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "), rest);
 }
 
-// The first parts of the parameters' names in language models, with and without the prefix that the names of a base model lack.
+// Possible first parts of parameter names in language models. A base model's names lack this part.
 constexpr std::string_view kModules[] = {"model", "transformer", "lm_head", "embed_tokens", "layers", "norm", "wte", "wpe", "h", "ln_f"};
 
 bool is_of_no_module(const std::string& tensor) {

@@ -36,7 +36,8 @@ class ScratchWeights final : public WeightSource {
 
 constexpr const char* kHeadName = "lm_head.weight";
 
-/// Returns whether two tensors of the folder are of a floating type and have equal shapes and values. Reads both, a few KiB at a time.
+/// Returns whether two tensors of the folder are of a floating type and have equal shapes and values. Reads both tensors, a few KiB at a
+/// time.
 bool holds_equal(const data::WeightFolder& tensors, const std::string& one, const std::string& other);
 
 /// Returns a sentence that names the tensors of a language model's folder that belong to none of its modules, such as the value head of a

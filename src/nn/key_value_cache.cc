@@ -8,7 +8,7 @@ namespace spillway::nn {
 
 namespace {
 
-// Copies positions [begin, end) of each row of `from` to `to`, on the queue of the current stream.
+// Copies positions [begin, end) of each sequence of `from` to `to`, on the queue of the current stream.
 void pass(const Tensor& from, const Tensor& to, i64 begin, i64 end) {
   if (Stream::current().is_meta()) return;
   const i64 position_bytes = from.size(2) * from.size(3) * size_of(from.dtype());

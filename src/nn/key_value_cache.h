@@ -1,6 +1,7 @@
-// Defines KeyValueCache, the cache of text generation. It keeps the keys and values of all previous positions of each row, block by block,
-// so that attention need not recompute them. A block's memory is allocated when the block first runs, so a dry run on the meta device
-// tells how many bytes the cache takes. Used by one thread. Shape letters: B rows, T new positions, Hkv key/value heads, D head width.
+// Defines KeyValueCache, the cache of text generation. It keeps the keys and values of all previous positions of each sequence, block by
+// block, so that attention need not recompute them. A block's memory is allocated when the block first runs, so a dry run on the meta
+// device tells how many bytes the cache takes. Used by one thread. Shape letters: B batch size, T new positions, Hkv key/value heads, D
+// head width.
 #pragma once
 #include <map>
 
@@ -15,12 +16,12 @@ class KeyValueCache {
     Tensor k, v;
   };
 
-  /// The memory in which the cached keys and values are stored.
+  /// Where the cached keys and values are stored.
   enum class Lies : u8 {
     here,      // the cache lies in the memory that attention reads
     elsewhere  // the cache lies in host memory; while a block's attention runs, the block's part is copied to the stream's memory
   };
-  /// Creates a cache for `rows` rows of up to `positions` positions in the memory of `stream`, which must outlive the cache.
+  /// Creates a cache for `rows` sequences of up to `positions` positions in the memory of `stream`, which must outlive the cache.
   KeyValueCache(Stream stream, i64 rows, i64 positions, Lies lies = Lies::here)
       : stream_(stream), rows_(rows), positions_(positions), lies_(lies) {}
 
@@ -49,7 +50,7 @@ struct KeysAndValues {
 };
 KeysAndValues with_cached(const Context& context, const Variable& k, const Variable& v);
 /// Returns the positions, within their documents, of all keys that with_cached() returned, for the attention mask. The result is undefined
-/// if each row is one document.
+/// if each sequence is one document.
 Tensor mask_positions(const Context& context);
 
 }  // namespace spillway::nn

@@ -24,8 +24,8 @@ struct Lora {
   double scale = 1, dropout = 0;
 };
 
-/// Applies dropout (ops/elementwise/dropout.h) with probability `share` to x[B, ...] in Mode::train; in other
-/// modes returns x itself. The random key includes `name`, so that each layer has a mask of its own.
+/// Applies dropout (ops/elementwise/dropout.h) with probability `share` to x[B, ...] in Mode::train; in other modes returns x itself. The
+/// random key includes `name`, so that each layer has a different mask.
 class Dropout {
  public:
   Dropout(std::string name, double share) : name_(std::move(name)), share_(share) {}

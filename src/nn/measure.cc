@@ -10,7 +10,7 @@
 namespace spillway::nn {
 namespace {
 
-// Allocates gradients of parameters in an arena of their own, so that they do not count as activations.
+// Allocates the gradients of parameters in a separate arena (memory area), so that they do not count as activations.
 class Apart final : public autograd::GradientSink {
  public:
   explicit Apart(const Stream& stream) : stream_(stream) {}

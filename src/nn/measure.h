@@ -12,12 +12,13 @@ struct ModelSize {
   i64 parameter_bytes = 0, gradient_bytes = 0;   // a gradient has the type of its parameter, but f32 for bf16 and f16
   i64 kept_bytes = 0;                            // the bytes of activations kept from forward to backward
   i64 peak_bytes = 0;                            // the largest size of all activations at one time, their gradients included
-  double forward_flops = 0, backward_flops = 0;  // the operations as counted by FlopCount
-  std::string text() const;                      // returns the figures above as text, one line for each kind
+  double forward_flops = 0, backward_flops = 0;  // floating-point operations, counted as by FlopCount
+  std::string text() const;                      // returns all sizes as text, one line for each kind
 };
 
-/// Measures the model that `build` returns, for a micro-batch of `rows` rows of `positions` positions (1 for images). The figures are those
-/// of a run on the kind of device that `on` names. `build` runs with the meta device current, so it must not read values.
+/// Measures the model that `build` returns, for a micro-batch of `rows` sequences of `positions` positions (or of `rows` images, with
+/// `positions` 1). The figures are those of a run on the kind of device that `on` names. `build` runs with the meta device current, so it
+/// must not read values.
 ModelSize measure(const std::function<Sequential()>& build, i64 rows, i64 positions, Device::Kind on = Device::Kind::cpu);
 
 }  // namespace spillway::nn

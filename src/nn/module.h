@@ -31,12 +31,13 @@ struct Context {
   // targets of the step that contribute to the loss. The factor is rounded once, to the model's type.
   double loss_factor = 1;
   i64 logits_position = 0;
-  // The cache in Mode::generate: the batch continues after the positions in it. Null: each row begins with the batch.
+  // The cache of keys and values in Mode::generate. The batch's tokens follow the positions that the cache holds. If it is null, each
+  // sequence of the batch begins at position 0.
   KeyValueCache* cache = nullptr;
   u16 block = 0;             // the index of the block that runs, which selects the block's part of the cache
   bool keep_logits = false;  // whether a head keeps all logits from forward to backward; otherwise ops::LogitsMemory decides
   // Whether the last block returns the logits of all positions, [B, T, V] (or [N, classes]) in the model's type, instead of the loss, in
-  // modes train and evaluate. They are recorded on the tape, for losses of the caller's own.
+  // modes train and evaluate. The logits are recorded on the tape, so that the caller can compute a loss from them.
   bool all_logits = false;
   // The experts' load of this micro-batch, to which forward adds in Mode::train with a router loss (ops::RouterLoad).
   Tensor router_load_2E;
@@ -83,8 +84,8 @@ struct Sequential {
   Shape image_CHW;                 // the shape of an input image, of the type of the first parameter; rank 0 if the model reads no images
   std::vector<InputShape> inputs;  // the tensors that the model reads for each sample (MicroBatch::inputs); empty for tokens or images
 
-  /// Appends a block; parameters not seen before get the next ids. Throws Error(bug), leaving the model unchanged, when a parameter's uses
-  /// are not 0, 1, 2 … in block order (one use per block) or when two parameters have the same name.
+  /// Appends a block; parameters not seen before get the next ids. Throws Error(bug), leaving the model unchanged, when the blocks that
+  /// share a parameter do not number their use of it 0, 1, 2 … in block order or when two parameters have the same name.
   void push(std::unique_ptr<Module> block);
   /// Returns the number of blocks that use the parameter.
   int uses(u32 parameter) const;
@@ -97,8 +98,8 @@ struct Sequential {
   bool reads_tokens() const { return !reads_images() && inputs.empty(); }
 };
 
-/// Creates an uninitialised micro-batch of `rows` rows for the model's inputs in memory of the current stream. For a
-/// model that reads images or declares its own inputs, `positions` must be 1, because such a sample has one target.
+/// Creates an uninitialised micro-batch of `rows` sequences (or images or samples) for the model's inputs in memory of the current stream.
+/// For a model that reads images or declares its own inputs, `positions` must be 1, because such a sample has one target.
 MicroBatch empty_batch(const Sequential& model, i64 rows, i64 positions);
 
 }  // namespace spillway::nn

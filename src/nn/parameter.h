@@ -29,7 +29,8 @@ struct Parameter {
   // The number of multiplications with the parameter per position of the loss. A convolution multiplies once per output pixel.
   double positions = 1;
   std::shared_ptr<Storage> storage;  // the storage, without memory at first; it holds the whole parameter, contiguously
-  // Writes elements [begin, begin + out.size()) of first values that a program brings itself, in place of those of `init`. Thread-safe.
+  // Writes elements [begin, begin + out.size()) of initial values that the calling program supplies, in place of those of `init`.
+  // Thread-safe.
   std::function<void(i64 begin, std::span<double> out)> given;
 
   /// Returns a view of the whole parameter. For a quantized parameter the view shows the stored units as words of `dtype`.
@@ -42,9 +43,9 @@ struct Parameter {
   bool is_plain() const { return format == kernels::WeightFormat::plain; }
 };
 
-/// The momentum of running statistics, which are not trained weights. In backward, a running statistic gets the micro-batch's own value as
-/// its gradient. A step then moves the statistic by this fraction (PyTorch's default momentum) towards the mean of these values over all
-/// micro-batches of the step, whichever optimizer is used.
+/// The momentum of running statistics, which are not trained weights. In backward, a running statistic gets the micro-batch's value of the
+/// same statistic as its gradient. A step then moves the statistic by this fraction (PyTorch's default momentum) towards the mean of these
+/// values over all micro-batches of the step, whichever optimizer is used.
 constexpr double kStatisticMomentum = 0.1;
 
 /// Returns PyTorch's default for weight and bias of linear and convolution layers: uniform in [-b, b] with b = 1/sqrt(inputs), where

@@ -1,6 +1,6 @@
-// Makes of an op's inputs what kernels take: contiguous memory, matrices of rows, and scratch memory. The copy that makes a strided view
-// contiguous is not recorded on the tape. Gradients are contiguous whatever the strides of the tensor, so the gradient of the copy is also
-// the gradient of the view.
+// Prepares an op's inputs for kernels: makes them contiguous, views them as matrices of rows, and allocates scratch memory. The copy that
+// makes a strided view contiguous is not recorded on the tape. Gradients are contiguous whatever the strides of the tensor, so the
+// gradient of the copy is also the gradient of the view.
 #pragma once
 #include "autograd/tape.h"
 #include "kernels/layout/layout.h"

@@ -1,6 +1,6 @@
 // Defines MicroBatch and StepBatch, the data of one training step. The loader (data/) yields whole steps.
 // Blocks (nn/) read the micro-batch through their Context on every pipeline stage, so only activations
-// travel between blocks. Shape letters: B = rows, T = positions; for images N = images, C = channels, H x W.
+// travel between blocks. Shape letters: B = batch size, T = positions; for images N = images, C = channels, H x W.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,8 +11,8 @@ namespace spillway {
 
 /// The target of a position that does not contribute to the loss (Hugging Face's -100). Every negative target is ignored.
 constexpr i32 kIgnoredTarget = -100;
-/// The target of a position that holds no token, that is, padding behind the documents of a row. The loss ignores it like every negative
-/// target; in addition, the router loss leaves the position out.
+/// The target of a position that holds no token, that is, padding behind the documents of a sequence. The loss ignores it like every
+/// negative target; in addition, the router loss leaves the position out.
 constexpr i32 kPaddingTarget = -101;
 
 /// The name and shape of one of a model's own inputs: tensors that the model reads for each sample in place of tokens or an image.
@@ -24,16 +24,16 @@ struct InputShape {
 
 struct MicroBatch {
   Tensor tokens_BT, targets_BT, positions_BT;  // the tensors are i32 and contiguous
-  i64 first_sample = 0;                        // the index of row 0 among all rows of the run, which is part of the dropout key
+  i64 first_sample = 0;                        // the index of the first sequence or image among all of the run, part of the dropout key
   i64 counted_targets = 0;                     // the number of targets that contribute to the loss
   i64 padding = 0;                             // the number of positions whose target is kPaddingTarget
   i64 data_tokens = 0;                         // the number of positions that hold a token of the data; for image models, of images
   Tensor images_NCHW;                          // the input of image models, whose targets are [N]; floating, contiguous
-  bool packed = false;                         // whether rows hold several documents, each with positions that begin at 0
-  // Positions of all keys, cached ones included, for packed rows that continue from a key/value cache. Type i32, contiguous.
+  bool packed = false;                         // whether a sequence holds several documents, each with positions that begin at 0
+  // Positions of all keys, cached ones included, for packed sequences that continue from a key/value cache. Type i32, contiguous.
   Tensor key_positions_BT;
-  std::vector<Tensor> inputs;  // [B, ...] for each of nn::Sequential::inputs; the targets are then [B], 0 or kPaddingTarget
-  Tensor row_mask_B;           // with `inputs` only: 1 for a row that holds a sample, 0 for padding; u8, contiguous
+  std::vector<Tensor> inputs;  // [B, ...] for each of nn::Sequential::inputs; with them the targets are [B], 0 or kPaddingTarget
+  Tensor row_mask_B;           // with `inputs` only: 1 for an entry of the batch that holds a sample, 0 for padding; u8, contiguous
 
   /// Returns all tensors of the micro-batch. Tensors that the model does not read are undefined.
   std::vector<Tensor*> tensors() {
@@ -48,7 +48,7 @@ struct MicroBatch {
 MicroBatch empty_batch(const std::vector<InputShape>& inputs, i64 rows);
 
 struct StepBatch {
-  i64 cursor = 0;           // the number of rows that the run consumed before this step
+  i64 cursor = 0;           // the number of rows of the data set that the run consumed before this step
   i64 counted_targets = 0;  // the number of targets that contribute to the loss, over all micro-batches of this rank
   i64 data_tokens = 0;      // the sum of MicroBatch::data_tokens over all micro-batches of this rank
   std::vector<MicroBatch> micro_batches;

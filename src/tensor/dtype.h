@@ -1,7 +1,7 @@
-// Defines element types and their conversions. bf16 and f16 are storage types: kernels widen what they load, compute
-// in Wide<T> and round what they store to the nearest value, ties to even. Denormals and infinities are kept. bf16
-// is converted with integer arithmetic everywhere. f16 (IEEE 754 binary16) is converted with the processor's
-// instructions where there are any. All conversions give equal bits, except that a GPU produces another NaN.
+// Defines element types and their conversions. bf16 and f16 are storage types: kernels widen what they load, compute in Wide<T> and round
+// what they store to the nearest value, ties to even. Denormals and infinities are kept. bf16 is converted with integer arithmetic
+// everywhere. f16 (IEEE 754 binary16) is converted with the processor's instructions where there are any. All conversions give bitwise
+// equal results, except that a GPU produces another NaN.
 #pragma once
 #include <bit>
 #include <string_view>

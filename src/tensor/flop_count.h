@@ -5,8 +5,8 @@
 
 namespace spillway {
 
-/// Counts the operations of the thread that created the object, for as long as the object
-/// lives. Operations within the life of a nested FlopCount count in the outer one too.
+/// Counts the operations of the thread that created the object, for as long as the object lives. If FlopCount objects are nested,
+/// operations count in all of them.
 class FlopCount {
  public:
   FlopCount();

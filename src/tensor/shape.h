@@ -1,5 +1,5 @@
-// Defines Shape, the extents of a tensor: at most 6 of them, stored inline without heap memory.
-// Extents are 64-bit because tensors of more than 2^31 elements are common in this program.
+// Defines Shape, the extents of a tensor (the sizes of its axes): at most 6 of them, stored inline without heap memory. Extents are 64-bit
+// because tensors of more than 2^31 elements are common in this program.
 #pragma once
 #include <array>
 #include <initializer_list>

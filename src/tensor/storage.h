@@ -35,7 +35,7 @@ class Storage {
   i64 bytes() const { return bytes_; }
   bool resident() const { return resident_; }
   bool owning() const { return owning_; }
-  /// Returns the bytes; null on the meta device. Throws Error(bug) when not resident.
+  /// Returns the address of the bytes, null on the meta device. Throws Error(bug) if the storage has no memory at present.
   std::byte* data() const;
 
   /// Records that the values were changed in place, so that results computed from the old values can no longer be differentiated. May be

@@ -7,8 +7,8 @@
 //   Trainer trainer("mine", build, settings);  // build(dtype) returns an nn::Sequential of the program's blocks
 //   trainer.callbacks.on_step = [](const trainer::StepEvent& e) { … };
 //   trainer.fit({.training = [] { return data::samples_of(…); }});
-// The run folder has the form that `spillway train` gives it: `spillway status`, `top`, `report` and `inspect` read it, and the same
-// program resumes it after a kill, on any placement and on another number of ranks.
+// The run folder has the same files as one of `spillway train`: `spillway status`, `top`, `report` and `inspect` read it, and the same
+// program resumes it after a kill, with the data in any tiers and on another number of ranks.
 #pragma once
 #include <functional>
 #include <string>
@@ -37,7 +37,7 @@ class Trainer {
   /// whose code is the command's exit status. Several ranks need a launcher, or settings.communicator = "local", which runs them as threads
   /// of this process; only rank 0 calls the callbacks. Installs no signal handlers.
   trainer::TrainingResult fit(const trainer::OwnData& data, trainer::Messages& messages);
-  /// Does the same, but passes on no lines.
+  /// Trains like the fit() above, but passes on no lines.
   trainer::TrainingResult fit(const trainer::OwnData& data = {});
 
  private:

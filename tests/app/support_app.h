@@ -13,7 +13,7 @@ struct Outcome {
   int status = 0;
   std::string out, err;
 };
-/// Runs the whole program inside this process, as main() would with `args`, and returns its exit status and what it wrote.
+/// Runs the whole program inside this process, as main() would with the arguments `args`. Returns the exit status and the output.
 Outcome run_app(const std::vector<std::string>& args, const Host& host = {});
 
 }  // namespace spillway::app

@@ -1,4 +1,5 @@
-// Tests the op clock: it counts computation before an op is recorded for that op, forward and backward. Without a clock nothing is counted.
+// Tests the op clock: the time of a computation counts for the op that is recorded after it, forward and backward. Without a clock nothing
+// is counted.
 #include "autograd/op_clock.h"
 
 #include <gtest/gtest.h>

@@ -104,7 +104,7 @@ TEST(Tape, AnOpMayAddToWhatOthersGave) {
     int joined = 0;
     const Variable x = tape.input(values({1, 2})), y = tape.input(values({10, 20})), w = tape.parameter(values({3, 4}), 0);
     const Variable more = sum2(times_onto(x, w, joined), times_onto(w, w, joined));
-    const Variable both = sum2(x, y);  // one gradient tensor reaches x and y before other gradients do
+    const Variable both = sum2(x, y);  // one and the same gradient tensor reaches x and y, before other gradients do
     const Variable out = sum2(more, both);
     const Tensor dy = values({1, 1});
     if (in_parts) {
@@ -146,7 +146,8 @@ TEST(Tape, AParameterUsedTwiceIsHandedOverOnce) {
   const Tensor w = values({3});
   const Variable x = tape.input(values({2}));
   const Variable y = times(tape.parameter(w, 7), times(tape.parameter(w, 7), x));  // computes y = w^2 x
-  tape.backward(sum2(y, tape.parameter(w, 7, 1)));                                 // uses the parameter a second time, as use 1
+  // the parameter is used a second time; this use has number 1
+  tape.backward(sum2(y, tape.parameter(w, 7, 1)));
   EXPECT_EQ(numbers(sink.gradients[std::pair<u32, u8>(7, 0)]), (Doubles{12}));
   EXPECT_EQ(numbers(sink.gradients[std::pair<u32, u8>(7, 1)]), (Doubles{1}));
   EXPECT_EQ(sink.finished, (std::map<std::pair<u32, u8>, int>{{{7, 0}, 1}, {{7, 1}, 1}}));
@@ -213,7 +214,7 @@ TEST(TapeInParts, KeepsWhatTheWeightPartNeeds) {
   Sink sink;
   Tape tape(&sink);
   const Variable x = tape.input(values({1, 2})), w = tape.parameter(values({3, 5}), 0);
-  const Variable product = times(x, w);  // saves x; a parameter does not count as saved
+  const Variable product = times(x, w);  // the tape saves x; the parameter w does not count as saved
   const Variable y = sum2(times(product, product), times(x, values({7, 7})));
   EXPECT_EQ(tape.saved_bytes(), 16 * 5);
   tape.backward_input(y, values({1, 1}));
@@ -282,14 +283,14 @@ TEST(TapeInParts, OpsAreToldWhichPartItIs) {
   tape.backward_input(y, values({1}));
   tape.backward_weight();
   EXPECT_EQ(calls, (std::vector<std::tuple<bool, bool, bool>>{
-                       {true, true, false},   // a call for an op without parameters
-                       {true, false, false},  // a call for the input part of x w
-                       {true, true, false},   // a call for w w, in the weight part
-                       {false, true, true},   // a call for the weight part of x w
+                       {true, true, false},   // the call for an op without parameters
+                       {true, false, false},  // the call for the input part of x w
+                       {true, true, false},   // the call for w w, in the weight part
+                       {false, true, true},   // the call for the weight part of x w
                    }));
 }
 
-// Stores saved tensors outside the tape, as activation offloading does, so that the tape itself holds none.
+// Stores the tensors that are saved for backward outside the tape, as activation offloading does, so that the tape itself holds none.
 struct Door final : autograd::SavedTensorDoor {
   std::map<u64, Tensor> rest;
   u64 next = 0;
@@ -302,7 +303,7 @@ struct Door final : autograd::SavedTensorDoor {
   }
   Tensor unpack(u64 packed) override {
     ++unpacked;
-    const Tensor t = rest.at(packed);  // throws if the tape asks twice for one tensor
+    const Tensor t = rest.at(packed);  // at() throws if the tape asks twice for one tensor
     rest.erase(packed);
     return t;
   }
@@ -363,7 +364,8 @@ TEST(SavedTensors, AreFreedAtLastUse) {
   EXPECT_EQ(pool.used_bytes(), kBytes) << "only the input's gradient is left";
 }
 
-// What the Python module needs for several losses over shared weights.
+// backward() from one variable keeps the ops from which other live variables were computed, as the Python module needs for several losses
+// over shared weights.
 TEST(Tape, KeptOpsLeaveWhatOtherVariablesNeed) {
   Sink sink;
   Tape tape(&sink);

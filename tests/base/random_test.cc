@@ -25,7 +25,7 @@ TEST(Philox, KnownAnswers) {
 
 u32 inverse_of(u32 odd) {
   u32 x = odd;
-  for (int i = 0; i < 5; ++i) x *= 2 - odd * x;  // makes a step of Newton's iteration modulo 2^32
+  for (int i = 0; i < 5; ++i) x *= 2 - odd * x;  // a step of Newton's iteration for the inverse modulo 2^32
   return x;
 }
 

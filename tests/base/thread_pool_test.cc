@@ -22,7 +22,7 @@ TEST_P(ThreadPoolOf, RunsEveryTaskOnce) {
   ThreadPool pool(GetParam());
   EXPECT_EQ(pool.threads(), GetParam());
   for (const i64 count : {0, 1, 2, 7, 1000}) {
-    std::vector<int> runs(static_cast<size_t>(count), 0);  // plain ints, so that TSan reports a task that runs twice at once
+    std::vector<int> runs(static_cast<size_t>(count), 0);  // plain ints, so that ThreadSanitizer reports a task that runs twice at once
     pool.run(count, [&](i64 i, int thread) {
       EXPECT_GE(thread, 0);
       EXPECT_LT(thread, pool.threads());
@@ -35,7 +35,7 @@ TEST_P(ThreadPoolOf, RunsEveryTaskOnce) {
 TEST_P(ThreadPoolOf, WritesAreSeenAfterRunAndByTheNext) {
   ThreadPool pool(GetParam());
   std::vector<i64> values(64, 0), mirror(64, 0);
-  for (int round = 0; round < 200; ++round) {  // rounds are many and short, so that workers both sleep and spin
+  for (int round = 0; round < 200; ++round) {  // there are many short rounds, so that workers both sleep and spin
     pool.run(64, [&](i64 i, int) { values[static_cast<size_t>(i)] = mirror[static_cast<size_t>(63 - i)] + i; });
     pool.run(64, [&](i64 i, int) { mirror[static_cast<size_t>(63 - i)] = values[static_cast<size_t>(i)]; });
     if (round % 50 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -79,7 +79,7 @@ TEST_P(ThreadPoolOf, RethrowsAfterTheOthersHaveFinishedAndGoesOn) {
   int after = 0;
   pool.run(1, [&](i64, int) { ++after; });
   EXPECT_EQ(after, 1);
-  EXPECT_NO_THROW(pool.run(50, [](i64, int) {}));  // the next run does not throw the error again
+  EXPECT_NO_THROW(pool.run(50, [](i64, int) {}));  // a later run does not throw the error again
 }
 
 TEST_P(ThreadPoolOf, RangesDoNotDependOnTheThreadCount) {

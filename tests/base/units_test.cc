@@ -75,7 +75,8 @@ TEST(FormatBytes, FourDigitsAtMost) {
 TEST(FormatBytes, WhatIsPrintedCanBeRead) {
   for (i64 bytes = 1; bytes < kGiB * 1024; bytes = bytes * 3 + 1) {
     const auto back = static_cast<double>(parse_bytes(format_bytes(bytes), "x"));
-    EXPECT_NEAR(back / static_cast<double>(bytes), 1, 0.006) << bytes;  // three digits are kept, an error of at most half of 1 in 100
+    // three digits are kept, so the error is at most half a unit of the third digit
+    EXPECT_NEAR(back / static_cast<double>(bytes), 1, 0.006) << bytes;
   }
 }
 

@@ -1,2 +1,2 @@
-// All public headers of the installation in one file: they are there, and they go together.
+// Includes all public headers of the installation in one file. Each of them must exist, and they must compile together.
 #include "public_headers.inc"

@@ -33,7 +33,7 @@ std::string raw(const std::vector<T>& values) {
   return bytes;
 }
 
-/// Returns the message of the Error that `act` throws, after checking that its code is `code`. The test fails if none is thrown.
+/// Returns the message of the Error that `act` throws, and checks that its code is `code`. The test fails if no Error is thrown.
 inline std::string error_of(ErrorCode code, const std::function<void()>& act) {
   try {
     act();

@@ -72,7 +72,7 @@ TEST(Arena, SameRequestsSameOffsetsWithMemoryOrWithout) {
   const Trace without = drive(dry, nullptr);
   EXPECT_EQ(dry.used_bytes(), 0);
   MemoryPool pool("host", kUnlimited);
-  const Allocation slab = pool.allocate(without.peak_bytes, "slab");  // has exactly the bytes that the dry run reported
+  const Allocation slab = pool.allocate(without.peak_bytes, "slab");  // the slab has exactly the bytes that the dry run reported
   Arena wet(slab.data(), slab.bytes());
   const Trace with = drive(wet, slab.data());
   EXPECT_EQ(with.offsets, without.offsets);

@@ -35,7 +35,7 @@ class EmulatedGpus : public testing::Test {
   }
   static constexpr const char *kGpus = "SPILLWAY_EMULATED_GPUS", *kTaken = "SPILLWAY_EMULATED_TAKEN";
   cudaStream_t queue() const { return queue_.get(); }
-  std::byte* on() const { return on_; }  // points to kMiB bytes of the first GPU's memory
+  std::byte* on() const { return on_; }  // returns a pointer to kMiB bytes of the first GPU's memory
 
  private:
   std::string gpus_ = "0";
@@ -50,7 +50,7 @@ TEST_F(EmulatedGpus, AskingForOneOpensThatAlone) {
   ::setenv(kTaken, "2", 1);
   const auto ask = [](std::optional<int> one) {
     GpuReport report;
-    std::thread([&] { report = query_gpus(one); }).join();  // a new thread has selected no GPU yet
+    std::thread([&] { report = query_gpus(one); }).join();  // the new thread has selected no GPU
     return report;
   };
   EXPECT_EQ(ask(1).gpus.size(), 3U);
@@ -135,7 +135,7 @@ class EmulatedTimes : public EmulatedGpus {
     cuda_check(cudaEventCreateWithFlags(&made, cudaEventDefault), "cudaEventCreateWithFlags");
     return CudaEvent(made);
   }
-  // At 1 GB/s, there() and back() copy a thousand bytes per microsecond.
+  // there() and back() copy memory to the GPU and back to the host; at 1 GB/s, a thousand bytes take a microsecond.
   void there(cudaStream_t stream, size_t bytes) const {
     cuda_check(cudaMemcpyAsync(on(), host_, bytes, cudaMemcpyHostToDevice, stream), "there");
   }

@@ -22,7 +22,7 @@ TEST(Event, DoneIsReady) {
 TEST(Event, WaitSeesWhatWasWrittenBeforeSet) {
   Event event;
   EXPECT_FALSE(event.ready());
-  int value = 0;  // not atomic, so ThreadSanitizer reports a race if set() does not order the accesses
+  int value = 0;  // not atomic, so that ThreadSanitizer reports a race if set() does not order the accesses
   std::thread worker([&value, copy = event]() mutable {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
     value = 42;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr i64 kBytes = 4096;
 
-// Holds up a GPU queue until `opened` is set. It gives up after 20 s, so that a deadlock ends in a failed test.
+// Holds up a GPU queue until `opened` is set, but no longer than 20 s, so that a deadlock ends in a failed test.
 struct Gate {
   void hold(const GpuQueue& queue) {
     cuda_check(

@@ -30,7 +30,7 @@ TEST(MemoryPool, CountsWhatIsHeldAndThePeak) {
   {
     const Allocation a = pool.allocate(10000, "a");
     EXPECT_EQ(a.bytes(), 10000);
-    EXPECT_EQ(pool.used_bytes(), 12288);  // counts whole pages, which is what the pool requests from the system
+    EXPECT_EQ(pool.used_bytes(), 12288);  // whole pages count, since the pool requests pages from the system
     const Allocation b = pool.allocate(4096, "b");
     EXPECT_EQ(pool.used_bytes(), 16384);
   }
@@ -71,7 +71,7 @@ TEST(MemoryPool, AbsurdSizesAreRefusedNotWrapped) {
     MemoryPool::heap().allocate(kUnlimited, "everything");
     FAIL();
   } catch (const Error& e) {
-    EXPECT_EQ(e.code(), ErrorCode::io);  // the size is within the pool's budget, but the system refuses it
+    EXPECT_EQ(e.code(), ErrorCode::io);  // the size is within the pool's budget, but the system has not so much memory
     EXPECT_THAT(e.what(), HasSubstr("errno"));
   }
 }
@@ -103,7 +103,7 @@ TEST(MemoryPool, AllocationsMove) {
   Allocation b = std::move(a);
   EXPECT_EQ(b.data(), data);
   EXPECT_EQ(pool.used_bytes(), 4096);
-  b = pool.allocate(8192, "b");  // assigning b releases its earlier allocation
+  b = pool.allocate(8192, "b");  // the assignment releases the earlier allocation of b
   EXPECT_EQ(pool.used_bytes(), 8192);
   b.reset();
   b.reset();

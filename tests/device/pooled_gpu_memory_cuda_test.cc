@@ -19,7 +19,7 @@ TEST_F(SharedGpus, APieceThatComesBackMayBeTakenAgainInTheOrderOfTheQueue) {
   std::vector<u8> seen(kMiB);
   const Allocation kept = pool.allocate(kMiB, "test");
   for (u8 round = 1; round < 50; ++round) {
-    Allocation more = pool.allocate(4 * kMiB, "test");  // freed while a memset of it is still queued
+    Allocation more = pool.allocate(4 * kMiB, "test");  // the memory is freed while a memset of it is still queued
     cuda_check(cudaMemsetAsync(more.data(), round, static_cast<size_t>(more.bytes()), stream.queue), "cudaMemsetAsync");
     put_transfer(kept.data(), more.data(), kMiB);
     more.reset();

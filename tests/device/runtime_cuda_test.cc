@@ -30,7 +30,7 @@ class CudaRuntime : public testing::Test {
   }
   void wait() const { cuda_check(cudaStreamSynchronize(queue()), "cudaStreamSynchronize"); }
   cudaStream_t queue() const { return queue_.get(); }
-  std::byte* on() const { return on_; }  // points to kMiB bytes of the GPU's memory
+  std::byte* on() const { return on_; }  // returns a pointer to kMiB bytes of the GPU's memory
 
  private:
   std::unique_ptr<MemorySource> memory_;
@@ -61,7 +61,7 @@ TEST_F(CudaRuntime, HostFunctionsKeepTheOrderOfTheQueue) {
       seen->sent = seen->back + 1;
     }
   };
-  const auto pages = pinned_memory();  // pinned, since pageable memory would be read at the call and not in the queue's order
+  const auto pages = pinned_memory();  // pinned memory, since pageable memory would be read at the call and not in the queue's order
   auto& seen = *new (pages->take(kMiB)) Seen;
   cuda_check(cudaMemcpyAsync(on(), &seen.sent, 8, cudaMemcpyHostToDevice, queue()), "there");
   cuda_check(cudaMemcpyAsync(&seen.back, on(), 8, cudaMemcpyDeviceToHost, queue()), "back");

@@ -121,7 +121,7 @@ TEST_F(AttentionOnGpu, RanksTakeTheEnginesOfTheFirst) {
 }
 
 TEST_F(AttentionOnGpu, WhatItCannotBeIsOneLine) {
-  // Replaces the values of flags that are in `args` already, and appends the flags that are not.
+  // Replaces the values of flags that are already in `args`, and appends flags that are not.
   const auto with = [](Args args, const Args& more) {
     for (size_t i = 0; i < more.size(); i += 2) {
       const auto known = std::ranges::find(args, more[i]);

@@ -1,5 +1,5 @@
-// Tests, as a user sees them, saves in the background of training: a kill in the middle of one, a disk that fills during one, saves from
-// every tier and restarts onto another, and the messages about them.
+// Tests, as a user sees them, saves in the background of training: a kill in the middle of a save, a disk that fills during a save, saves
+// from every tier, restarts that put the state into another tier, and the messages about them.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -63,7 +63,7 @@ TEST_F(BackgroundSaveMore, IsTheSameFromEveryTierOntoAnother) {
     EXPECT_EQ(std::distance(std::sregex_iterator(f.err.begin(), f.err.end(), said), {}), kSteps) << f.err;
     for (const int step : {1, 7, kSteps}) expect_same_checkpoint(checkpoint(out, step), checkpoint("run-device-none", step));
   }
-  // Each run continues from its last checkpoint but one, with its state on another tier.
+  // Each run is continued from its next-to-last checkpoint, with its state on another tier.
   for (const auto& [from, onto] : {std::pair("nvme-none", "host"), {"device-none", "nvme"}, {"host-forward", "device"}}) {
     const std::string run = std::string("run-") + from, out = std::string("from-") + from;
     fs::create_directory(at / out);
@@ -120,7 +120,7 @@ TEST_F(BackgroundSaveMore, AFullDiskIsAWarningAndTrainingGoesOn) {
           failed = mentions(at.read("stderr.txt"), "was not saved");
           if (failed) {
             fs::remove(filler);
-          } else {  // fills the disk anew each time, since a removed checkpoint leaves room
+          } else {  // fills the disk again and again, because a removed checkpoint frees space
             std::ofstream more(filler, std::ios::app);
             while (more.write(some.data(), 1 << 20).flush()) {
             }

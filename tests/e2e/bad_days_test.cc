@@ -1,5 +1,5 @@
 // Tests how the program behaves if the kernel, a limit or the disk under --nvme fails. The real program on the real kernel ends with the
-// exit status that CLI.md documents and one line with the cause, and gives the same bits in the end.
+// exit status that CLI.md documents and one line with the cause, and gives bitwise the same results in the end.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -35,7 +35,7 @@ struct BadDays : NvmeRun {
     *std::find(args.begin(), args.end(), "100000") = "4";
     return args;
   }
-  // Checks that the run continues from its checkpoint once the fault is gone, and ends with the bits of an undisturbed run.
+  // Checks that the run continues from its checkpoint once the fault is gone, and ends with bitwise the results of an undisturbed run.
   void expect_mended_by_a_restart(const std::string& nvme = "scratch") {
     at.before_start([] {});
     const Finished rest = at.spillway(saving("run", nvme));
@@ -101,7 +101,7 @@ TEST_F(BadDaysMore, LockedMemoryOf64KiBChangesNothing) {
   at.before_start([] { limit_locked_memory(64 << 10); });
   const Finished f = at.spillway(on_nvme("run", "none"));
   EXPECT_EQ(f.status, 0) << f.err;
-  EXPECT_EQ(lines_with(f.err, "io_uring").size(), 1u) << f.err;  // io_uring is used, or refused with the reason
+  EXPECT_EQ(lines_with(f.err, "io_uring").size(), 1u) << f.err;  // one line says that io_uring is used, or why it is refused
   expect_same_run("run", "straight");
 }
 

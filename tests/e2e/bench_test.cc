@@ -1,4 +1,5 @@
-// Tests bench with ranks that it starts itself: they print one table, whose rates are saved and then used for the exchanges of plans.
+// Tests that the command `bench` starts its own ranks, prints one table, and saves the measured rates, which planning a run then uses for
+// the time of exchanges between ranks.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -36,9 +37,12 @@ TEST_F(BenchRelease, CommunicatorBetweenTwoRanks) {
   const auto all = nlohmann::json::parse(f.out);
   EXPECT_FALSE(all["rows"].empty());
   for (const auto& row : all["rows"]) EXPECT_GT(row["share"], 0) << row;
-  EXPECT_TRUE(mentions(f.err, "saved to ")) << f.err;
+  const bool busy = all["rows"][0]["busy"];
+  EXPECT_EQ(mentions(f.err, "saved to "), !busy) << f.err;
+  EXPECT_EQ(mentions(f.err, "the machine was busy: "), busy) << f.err;
   const Finished after = train("after");
-  EXPECT_TRUE(after.status == 0 && !mentions(after.err, "until `spillway bench communicator`")) << after.err;
+  EXPECT_TRUE(after.status == 0) << after.err;
+  EXPECT_EQ(mentions(after.err, "until `spillway bench communicator`"), busy) << "used from the cache: " << after.err;
   EXPECT_EQ(numbers_of(at.metrics("after")), numbers_of(at.metrics("before")));
 }
 

@@ -31,7 +31,8 @@ struct DamagedCheckpoint : testing::Test {
     bytes[byte] = static_cast<char>(bytes[byte] ^ 1 << bit);
     at.write(file.string(), bytes);
   }
-  size_t middle_of(const fs::path& file) const { return fs::file_size(at / file.string()) / 2 | 3; }  // a most significant byte of an f32
+  // the offset of the most significant byte of an f32 in the middle of the file
+  size_t middle_of(const fs::path& file) const { return fs::file_size(at / file.string()) / 2 | 3; }
 
   void expect_says(const Finished& f, int status, std::initializer_list<std::string> words) const {
     EXPECT_EQ(f.status, status) << f.out << f.err;
@@ -60,7 +61,7 @@ TEST_F(DamagedCheckpoint, AFlippedBitAnywhereIsNamedByWhoeverReadsIt) {
   struct Case {
     std::string file;
     size_t byte;
-    std::string place;  // what the message calls the damaged place
+    std::string place;  // the text by which the message names the damaged place
   };
   const std::vector<Case> cases = {{"model.safetensors", middle_of(folder + "model.safetensors"), "tensor"},
                                    {"model.safetensors", 9, "bytes 0 to 262144"},

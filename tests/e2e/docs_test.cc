@@ -142,16 +142,17 @@ TEST(DocsRelease, TheFirstRunPrintsWhatItsPageShows) {
   ASSERT_EQ(WEXITSTATUS(std::system(("cd '" + at.path().string() + "' && bash block.sh >said.txt 2>&1").c_str())), 0)
       << at.read("said.txt");
   const std::string said = "\n" + at.read("said.txt");
-  std::string block, missing;  // the fence of the block in which a line is, if it is in one
+  std::string block, missing;  // the fence that opens the block in which the current line is; empty outside of a block
   int shown = 0, lacking = 0;
   for (const std::string& line : lines_of(page)) {
     if (line.starts_with("```")) {
       block = block.empty() ? line : "";
       continue;
     }
-    // Numbers, and where the bytes lie, differ from machine to machine.
+    // Numbers, and the tiers that data is stored in, differ from machine to machine, so only the beginnings of lines are compared.
     const std::string begins =
-        line.substr(0, std::min(line.find("  ", line.find_first_not_of(' ')), line.find_first_of("0123456789/\"\xe2")));  // e2: an ellipsis
+        // "\xe2" is the first byte of an ellipsis
+        line.substr(0, std::min(line.find("  ", line.find_first_not_of(' ')), line.find_first_of("0123456789/\"\xe2")));
     if (block != "```" || begins.find_first_not_of(' ') == begins.npos) continue;
     ++shown;
     if (!mentions(said, "\n" + begins)) missing += line + "\n", ++lacking;
@@ -160,7 +161,7 @@ TEST(DocsRelease, TheFirstRunPrintsWhatItsPageShows) {
   EXPECT_LE(lacking, shown / 4) << missing;
 }
 
-// Shows that what the pages name as a test, script or source is there.
+// Shows that every test, script and source that the pages name exists.
 TEST(Docs, NamedFilesAreThere) {
   for (const fs::path& page : pages()) {
     for (const std::string& line : lines_of(page)) {

@@ -70,6 +70,8 @@ TEST(Evaluate, RefusesWhatItCannotRead) {
   EXPECT_EQ(place.spillway({"evaluate", "--model", "run", "--data", "text.txt", "--sequence-length", "100000"}).status, 2);
   EXPECT_EQ(place.spillway({"evaluate", "--model", "run", "--data", "none.txt"}).status, 4);
   ASSERT_EQ(place.spillway({"export", "run", "--out", "folder"}).status, 0);
+  EXPECT_EQ(place.spillway({"evaluate", "--model", "folder", "--data", "text.txt"}).status, 0) << "its tokenizer is exported too";
+  ASSERT_TRUE(std::filesystem::remove(place / "folder" / "tokenizer.json"));
   const Finished text = place.spillway({"evaluate", "--model", "folder", "--data", "text.txt"});
   EXPECT_EQ(text.status, 2);
   EXPECT_TRUE(mentions(text.err, "--tokenizer bytes")) << text.err;
@@ -106,7 +108,7 @@ TEST(EvaluateChoices, WithoutNumbersThereIsNoAccuracy) {
   for (const char* file : {"config.json", "model.safetensors"})
     std::filesystem::copy_file(test::data(std::string("choices/") + file), at / "diverged" / file);
   std::string weights = at.read("diverged/model.safetensors");
-  std::fill(weights.end() - 8, weights.end(), '\xff');  // two NaN values that every position reads
+  std::fill(weights.end() - 8, weights.end(), '\xff');  // writes two NaN values, which every position reads
   at.write("diverged/model.safetensors", weights);
   const Finished rows =
       at.spillway({"evaluate", "--model", "diverged", "--data", test::data("choices/rows.jsonl"), "--micro-batch-size", "2"});

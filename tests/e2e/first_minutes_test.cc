@@ -190,8 +190,8 @@ TEST_F(FirstMinutesMore, SelftestLeavesNothingAtCtrlC) {
   EXPECT_TRUE(fs::is_empty(at / "tmp"));
 }
 
-// Shows that status and metrics agree on the bytes per day after a run resumes with another
-// placement. The traffic of the earlier placement is not part of the present one's.
+// Shows that status and metrics agree on the bytes per day after a run resumes with its tensors in other tiers. The traffic of the earlier
+// process is not counted.
 TEST_F(FirstMinutesMore, StatusIsOfThePlacementThereIsNow) {
   const Args nvme{"--nvme", "scratch", "--place-optimizer", "nvme"};
   Args first = small_run("run", 4, "64MiB", nvme), then = small_run("run", 8, "64MiB", {});

@@ -60,7 +60,7 @@ TEST_F(GoingBack, OtherDataAtItsPathIsNotTakenForTheRuns) {
   EXPECT_EQ(at.read("run/config.json"), config);
   EXPECT_EQ(at.read("run/metrics.jsonl"), metrics);
   expect_says(at.spillway(to_step(6, {"--allow-change", "data"})), 0, {"continues at step 4 of 6", "done: step 6"});
-  expect_says(at.spillway(to_step(8)), 0, {"continues at step 6 of 8"});  // the file holds the data of its last steps
+  expect_says(at.spillway(to_step(8)), 0, {"continues at step 6 of 8"});  // the file holds the data of the run's last steps
   at.write("text.txt", text);
   expect_says(at.spillway(to_step(10)), 2, {"up to step 8"});
   // With another sequence length the rows are cut differently, but the data are the same, so only the length has to be allowed.
@@ -81,14 +81,15 @@ TEST_F(GoingBack, TheSameContentsAtAnotherPathAreTheSameRun) {
   expect_says(trained_on(6, "job1/other.txt"), 0, {"continues at step 4 of 6", "the same contents at another path: data", "done: step 6"});
   expect_says(trained_on(8, (at / "text.txt").string()), 0, {"continues at step 6 of 8"});
   expect_says(trained_on(10, "job2/link.txt"), 0, {"continues at step 8 of 10"});
-  // The message names the other contents at another path, and no file of the run changes.
+  // The start names data with changed contents and is refused: the message names the path, and no file of the run changes.
   std::string changed = at.read("text.txt");
   std::reverse(changed.begin(), changed.end());
   at.write("job1/other.txt", changed);
   const std::string config = at.read("run/config.json"), contents = at.read("run/contents.json");
   expect_says(trained_on(12, "job1/other.txt"), 2, {"expected in --data", "got other contents in job1/other.txt", "--allow-change data"});
   EXPECT_EQ(at.read("run/config.json") + at.read("run/contents.json"), config + contents);
-  // Once they are allowed, the other contents belong to the run, even if the start that was allowed to use them saves nothing.
+  // Once --allow-change has allowed the changed data, that data belongs to the run, even if the start that was allowed to use it saves
+  // nothing.
   const Args unsaved = with(to_step(12, {"--allow-change", "data", "--no-final-checkpoint"}), "--checkpoint-every", "100");
   expect_says(at.spillway(with(unsaved, "--data", "job1/other.txt")), 0, {"--data has other contents from step 11 on", "done: step 12"});
   expect_says(trained_on(12, "text.txt"), 2, {"got other contents in text.txt"});
@@ -145,7 +146,7 @@ TEST_F(GoingBack, TheSameCommandGoesOnThoughItNamesACheckpoint) {
   EXPECT_FALSE(mentions(again.err, ".left")) << again.err;
 }
 
-// Shows that a run without a checkpoint of its own starts again from the one that its command names, not from new weights.
+// Shows that a run that has saved no checkpoint starts again from the checkpoint that its command names, not from new weights.
 TEST_F(GoingBack, TheSameCommandGoesOnThoughTheRunDiedBeforeItSaved) {
   ASSERT_EQ(at.spillway(to_step(8)).status, 0);
   const Args from_fourth = with(to_step(7, {"--resume", kFourth}, "other"), "--checkpoint-every", "100");

@@ -250,7 +250,8 @@ using GpuCheckOnEmulatorMore = GpuCheckOnEmulator;
 
 TEST_F(GpuCheckOnEmulator, TestsPass) {
   std::string listed = kListed;
-  place_.write("machine/share/expected_skips.txt", listed.erase(listed.find("parallel/")));  // parallel's tests train every model
+  // the tests of parallel/ are left out, because they train every model
+  place_.write("machine/share/expected_skips.txt", listed.erase(listed.find("parallel/")));
   EXPECT_EQ(check("tests", "GPU_CHECK_TINY=540"), 3) << said();
   EXPECT_TRUE(mentions(said(), " 0 failed, 1 absent, 0 cut short")) << said() << report();
   expect_rows({"tests of device", "tests of kernels", "tests of optim", "doctor", "memcheck of kernels", "initcheck of kernels"}, "ok");
@@ -263,7 +264,8 @@ TEST_F(GpuCheckOnEmulatorMore, TrainingsAndPeers) {
   expect_rows({"gpt2-tiny, 60 steps", "gpt2-tiny in fp16", "gpt2-tiny in tf32", "gpt2-124m on the GPU", "gpt2-124m, all state on the host",
                "gpt2-124m, attention by cuDNN", "the same bits in both", "llama-1.5b in 64MiB", "kernels of gpt2-124m"},
               "ok");
-  expect_rows({"gpt2-124m against matmul", "llama-1.5b against matmul"}, "absent: ");  // no rate of matrix products is measured
+  // these rows are absent, because no rate of matrix products is measured
+  expect_rows({"gpt2-124m against matmul", "llama-1.5b against matmul"}, "absent: ");
   EXPECT_EQ(check("peers", "GPU_CHECK_TINY=1080"), 0) << said() << report();
   expect_row("llama-1.5b against PyTorch", "slow, not reached");
   expect_rows(kLooks, "ok");

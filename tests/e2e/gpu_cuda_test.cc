@@ -136,7 +136,7 @@ TEST_F(ProgramOnGpu, NcclWhereItCannotBeIsOneLine) {
 
 TEST_F(ProgramOnGpu, SaysHowMuchHostMemoryIsPageLocked) {
   if (query_gpus().gpus[0].name != "emulated") GTEST_SKIP() << "needs emulated GPUs, whose memory takes long to be locked";
-  ::setenv("SPILLWAY_EMULATED_REGISTER_MS", "1500", 1);  // delays the page-locking of each of five pieces
+  ::setenv("SPILLWAY_EMULATED_REGISTER_MS", "1500", 1);  // delays the page-locking of each of five pieces by 1.5 s
   const Finished f =
       at.spillway(training("run", 1, {"--place-parameters", "host", "--place-gradients", "host", "--place-optimizer", "host"}));
   ::unsetenv("SPILLWAY_EMULATED_REGISTER_MS");

@@ -1,5 +1,5 @@
-// Tests a network with batch norm whose weights, running statistics and state are all on nvme: after a kill it continues with the bits of a
-// run that never stopped.
+// Tests a network with batch norm whose weights, running statistics and state are all on nvme: after a kill it continues with bitwise the
+// results of a run that never stopped.
 #include <gtest/gtest.h>
 #include <signal.h>
 

@@ -1,6 +1,6 @@
 // Kills commands that write, at instants spread over their whole run. Afterwards the output is the old one or the complete new one, and
-// leftovers of a killed command are gone after the next call. It also tests that a run with a million steps in its metrics starts without
-// reading them.
+// leftovers of a killed command are gone after the next call. Another test shows that a run with a million steps in its metrics starts
+// without reading them.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>

@@ -1,5 +1,5 @@
-// Tests LoRA with the built program: the bits are the same wherever the base weights are placed, checkpoints hold only the adapters,
-// restarts work, a changed base is noticed, and impossible requests are refused.
+// Tests LoRA with the built program: results are bitwise the same in whichever tier the base weights lie, checkpoints hold only the
+// adapters, restarts work, a changed base is noticed, and impossible requests are refused.
 #include <gtest/gtest.h>
 #include <signal.h>
 

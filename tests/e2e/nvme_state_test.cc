@@ -1,5 +1,5 @@
-// Tests a run with all of its state on nvme and no checkpoint before its end: killed at any instant, it continues from the store with the
-// same bits. Also tests faults of the store: damaged bytes, no room, a disk that fills up, and a second run beside it.
+// Tests a run with all of its state on nvme and no checkpoint before its end: killed at any instant, it continues from the store and gives
+// bitwise the same results. Also tests faults of the store: damaged bytes, no room, a disk that fills up, and a second run beside it.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 struct NvmeState : NvmeRun {
-  // Kills a run once it has done `steps` steps.
+  // Kills a run after it has done `steps` steps.
   void kill_after(const std::string& out, size_t steps) const {
     const Finished f = at.spillway_until(
         on_nvme(out, "none"), [&] { return at.metrics(out).size() >= steps; }, SIGKILL);
@@ -67,7 +67,7 @@ struct KillInstants : NvmeState {
     for (; kills < wanted; ++runs) {
       const std::string out = "killed-" + std::to_string(runs);
       const Args args = validating(out, overlaps[runs % 4]);
-      long told = -1;  // number of steps in metrics.jsonl when the run died
+      long told = -1;  // the last step in metrics.jsonl when the run died; -1: none
       for (;;) {
         // For three of four kills the delay is counted from the line that names the step, so that most runs reach that step on any machine.
         const bool from_line = random() % 4 != 0;
@@ -81,8 +81,8 @@ struct KillInstants : NvmeState {
         const Finished f = at.spillway_until(args, now_is_the_time, SIGKILL);
         if (const auto step = stated_step(f.err)) {
           ++stated;
-          // An optimizer Step that waits for the next forward is committed in that forward, and so is a clipped update, so one step may be
-          // lost.
+          // An optimizer update that is deferred to the next forward is committed in that forward, and so is a clipped update. So one
+          // step may be lost.
           EXPECT_GE(*step, told > 1 ? told - (runs % 4 > 0) : -1) << f.err;
         }
         if (f.status == 0) break;

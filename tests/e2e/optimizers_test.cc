@@ -1,6 +1,6 @@
 // Tests update rules with no, one and three arrays of state per parameter, those on matrices (Muon) and those with factored state
-// (Adafactor). Killed runs continue, from the state on nvme or a checkpoint, with the bits of a run that never stopped. Checkpoints name
-// the arrays as torch does, and another rule is refused.
+// (Adafactor). Killed runs continue, from the state on nvme or a checkpoint, with bitwise the results of a run that never stopped.
+// Checkpoints name the arrays as torch does, and another rule is refused.
 #include <gtest/gtest.h>
 
 #include <signal.h>

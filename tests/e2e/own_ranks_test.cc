@@ -128,7 +128,7 @@ using OwnRanksMore = OwnRanks;
 
 using OwnRanksRelease = OwnRanks;
 
-// Shows that every way to start the ranks gives the same bits.
+// Shows that every way to start the ranks gives bitwise the same results.
 TEST_F(OwnRanksRelease, StartedByThemselvesByHandAndByFile) {
   const Finished own = at.spillway(training("own", {"--ranks", "2"}));
   ASSERT_EQ(own.status, 0) << own.err;
@@ -161,8 +161,8 @@ TEST_F(OwnRanks, ErrorOfAllIsSaidOnce) {
   EXPECT_EQ(end.err.find("missing.txt"), end.err.rfind("missing.txt")) << end.err;
 }
 
-// Sends the signal to the parent process or to one rank. The runs would not end
-// without a signal, and no number depends on the steps still to come.
+// Sends the signal to the parent process or to one rank. The runs have so many steps that only a signal ends them; the number of steps
+// changes no result.
 TEST_F(OwnRanksMore, SignalSavesAndTheSameCommandGoesOn) {
   const Args endless = {"--ranks", "2", "--lr-schedule", "constant", "--warmup-steps", "7"};
   for (const auto& [signal, to_one] : {std::pair(SIGTERM, false), {SIGINT, false}, {SIGUSR1, true}}) {

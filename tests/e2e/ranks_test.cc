@@ -1,5 +1,5 @@
-// Tests ranks that a user starts with mpirun: they give the bits of ranks that are threads, can be resumed with another number of ranks,
-// stopped, and killed.
+// Tests ranks that a user starts with mpirun: they give bitwise the results of ranks that are threads, can be resumed with another number
+// of ranks, stopped, and killed.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kEndless = 1'000'000;  // steps of a run that only a signal or kill ends; no number of a step depends on them
+constexpr int kEndless = 1'000'000;  // steps of a run that ends only by a signal or a kill; the numbers of a step do not depend on it
 
 struct RanksOfMpi : testing::Test {
   Workplace at;
@@ -132,7 +132,7 @@ TEST_F(RanksOfMpi, ASignalToOneRankStopsAll) {
   EXPECT_TRUE(state("run", steps + 2) == state("straight", steps + 2));
 }
 
-// Kills a rank at a random instant, again and again. The run continues from nvme and ends with the bits of an undisturbed run.
+// Kills a rank at a random instant, again and again. The run continues from nvme and ends with bitwise the results of an undisturbed run.
 struct KilledRanks : RanksOfMpi {
   // Kills a rank of each run `deaths` times.
   void kill_each(int deaths) {

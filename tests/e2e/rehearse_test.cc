@@ -20,14 +20,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Makes ranks threads. Ranks that are processes share a file of 16 MiB, which tests with a limit on file sizes forbid.
+// These flags make the ranks threads of one process. Ranks that are processes would share a file of 16 MiB, which is larger than some of
+// these tests allow files to be.
 const Args kTwoThreads = {"--ranks", "2", "--communicator", "local"};
 
 // Returns the parent of a running process, or nothing if the process has ended, even if nobody has waited for it yet.
 std::optional<pid_t> parent_of(pid_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   std::string stat;
-  std::getline(file, stat);  // the process may end while it is read, which ends the line
+  std::getline(file, stat);  // the process may end while its file is read; the line is then empty
   if (stat.rfind(')') == stat.npos) return {};
   char state = 0;
   pid_t parent = 0;

@@ -1,6 +1,6 @@
 // Kills a run again and again, during its start or its training, and starts it each time in another way: by the same command, by one that
-// is refused, with other placements, on other ranks or paths, or with a bit flipped in its newest checkpoint. No start goes back behind
-// what is whole. At last the right command ends with the bits of a run that was never stopped.
+// is refused, with its data in other tiers, on other ranks or paths, or with a bit flipped in its newest checkpoint. No start goes back
+// behind the newest whole checkpoint or state. At last the right command ends with bitwise the results of a run that was never stopped.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -118,7 +118,7 @@ class RestartLoop : public testing::Test {
 
   void start(const Way& way) {
     const int whole = newest_whole();
-    if (way.status == 2 && whole == 0) return;  // without a whole checkpoint such a start would not be refused
+    if (way.status == 2 && whole == 0) return;  // without a whole checkpoint, such a start would not be refused
     const auto pause = std::chrono::milliseconds(way.status != 0 ? 60'000 : random_() % 1500);
     const auto begin = std::chrono::steady_clock::now();
     const Finished f = at.spillway_until(
@@ -127,7 +127,7 @@ class RestartLoop : public testing::Test {
     if (way.status != 0) {
       EXPECT_TRUE(f.status == way.status || f.status == 0) << way.name << ": " << f.status << "\n" << said_;
     } else if (f.status == 2 && mentions(f.err, "is the only saved state of the run in run")) {
-      EXPECT_EQ(whole, 0) << way.name << "\n" << said_;  // the start would abandon a state on nvme without a checkpoint
+      EXPECT_EQ(whole, 0) << way.name << "\n" << said_;  // starting would abandon a state on nvme for which there is no checkpoint
     } else {
       EXPECT_TRUE(f.status == 0 || f.status == 128 + SIGKILL) << way.name << ": " << f.status << "\n" << said_;
     }

@@ -1,5 +1,5 @@
 // Tests a run with all of its state on nvme that is killed before its first checkpoint and started in another way: one that is refused, or
-// with other flags, ranks or paths. Whatever that start does, the right one still finds the state.
+// with other flags, ranks or paths. Whatever that start does, a start with the right flags, ranks and paths still finds the state.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -163,7 +163,7 @@ TEST_F(RestartMore, WithoutFlockAFileNamesTheHolder) {
       [&] {
         if (at.metrics("run").size() < kKilledAfter) return false;
         said = at.read("stderr.txt");
-        ::kill(at.pid(), SIGSTOP);  // stops the first process before the second one looks
+        ::kill(at.pid(), SIGSTOP);  // stops the first process before the second one looks for locks
         second = at.spillway(right);
         return true;
       },

@@ -1,4 +1,4 @@
-// Tests spillway selftest: it finds that the bits are equal, and would report it if they were not.
+// Tests the command selftest: it finds that training gives bitwise equal results in all its cells, and it reports a planted difference.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -21,10 +21,12 @@ TEST(SelftestRelease, FindsTheSameBits) {
   EXPECT_EQ(run.status, 0) << run.err << run.out;
   EXPECT_GE(count(run.out, "same bits"), 6) << run.out;
   EXPECT_EQ(count(run.out, "DIFFERS") + count(run.out, "FAILED"), 0) << run.out;
+  EXPECT_TRUE(mentions(run.out, "\nselftest passed: in each of 8 families")) << run.out;
   EXPECT_EQ(count(run.out, "reference"), 8) << "of gpt2-tiny and three other kinds, on one data-parallel rank and two";
 }
 
-// Puts a script in the program's place, which runs it and then overwrites a byte of the weights in one cell's checkpoint.
+// Puts a script in the place of the program. The script runs the program and then overwrites a byte of the weights in the checkpoint of one
+// case.
 TEST(SoakSelftest, SaysWhichBitsDiffer) {
   Workplace place;
   place.write("faulty.sh", "#!/bin/bash\n" SPILLWAY_PROGRAM
@@ -39,6 +41,9 @@ TEST(SoakSelftest, SaysWhichBitsDiffer) {
   EXPECT_EQ(run.status, 7) << run.err << run.out;
   EXPECT_EQ(count(run.out, "\"DIFFERS\""), 1) << run.out;
   EXPECT_TRUE(mentions(run.err, "nvme by pread, no overlap: expected the same bits")) << run.err;
+  const Finished text = place.spillway({"selftest", "--nvme", place.path().string()});
+  EXPECT_EQ(text.status, 7) << text.err << text.out;
+  EXPECT_TRUE(mentions(text.out, "\nselftest FAILED: 1 of ")) << text.out;
 }
 
 TEST(SelftestRelease, NamesAFolderItCannotWriteTo) {

@@ -1,5 +1,5 @@
-// Tests generate and evaluate with --ranks, and export of what several ranks wrote, as a user runs them: one process or several differ only
-// in memory.
+// Tests generate and evaluate with --ranks, and export of what several ranks wrote, as a user runs them: one process and several give the
+// same results, and only the memory of each differs.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>

@@ -37,7 +37,7 @@ const expected = [
   ['resume refuses', 'faq'],
   ['zero stage 3', 'ranks'],
   ['FSDP', 'faq|coming-from|models'],
-  ['torchrun', 'coming-from|faq'],
+  ['torchrun', 'ranks|coming-from|faq'],
   ['slurm', 'clusters'],
   ['muon', 'memory'],
   ['ema', 'memory'],

@@ -160,7 +160,7 @@ TEST_F(Strangers, AtEveryDoorChangeNothing) {
   std::vector<SocketAddress> doors = doors_of_rank(1);
   EXPECT_EQ(doors.size(), 2u);
   int came = crowd(doors, 100, staying);
-  kill(guest, SIGSTOP);  // keeps rank 0 waiting for rank 1
+  kill(guest, SIGSTOP);  // rank 1 stops, so that rank 0 goes on waiting for it
   at.write("go", "");
   const std::vector<SocketAddress> of_rank_0 = doors_of_rank(0);
   EXPECT_EQ(of_rank_0.size(), 3u);

@@ -50,7 +50,7 @@ TEST_F(NvmeStripesMore, FollowTheMeasuredSpeedAndChangeNoBit) {
   ASSERT_EQ(killed.status, 128 + SIGKILL) << killed.err;
   EXPECT_TRUE(mentions(killed.err, "shares 3:1 (bench measured 1.50, 0.50 GB/s), ")) << killed.err;
   EXPECT_NEAR(ratio(), 3, 0.2);
-  measured(1.0, 2.0);  // a restart keeps the shares of its files
+  measured(1.0, 2.0);  // the measured rates change, but a restart keeps the shares of its files
   const Finished rest = at.spillway(on_two("run"));
   EXPECT_EQ(rest.status, 0) << rest.err;
   EXPECT_TRUE(mentions(rest.err, "from the state on nvme")) << rest.err;

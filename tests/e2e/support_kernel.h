@@ -14,17 +14,18 @@ namespace spillway::test {
 void fail_beyond(i64 offset, int error_number);
 /// Makes every open with O_DIRECT fail with EINVAL.
 void refuse_direct_io();
-/// Sets RLIMIT_MEMLOCK to `bytes`. The limit binds a root process too, since the program loses CAP_IPC_LOCK.
+/// Sets RLIMIT_MEMLOCK to `bytes`. The limit also applies to a root process, because the function takes the capability CAP_IPC_LOCK away
+/// from the programs that are started.
 void limit_locked_memory(i64 bytes);
 
-/// Holds a mounted ext4 file system on a loop device over a file of its own.
+/// Holds a mounted ext4 file system on a loop device over a file.
 class LoopDisk {
  public:
   LoopDisk(const std::filesystem::path& image, const std::filesystem::path& mounted_at, i64 bytes);
   ~LoopDisk();
   LoopDisk(const LoopDisk&) = delete;
   LoopDisk& operator=(const LoopDisk&) = delete;
-  /// Returns "" if the disk exists, and otherwise why this machine cannot make one.
+  /// Returns why this machine cannot make the file system, or "" if it exists.
   const std::string& why_not() const { return why_not_; }
   /// Makes everything on the disk fail from now on, as if the drive had been pulled out.
   void vanish();

@@ -34,7 +34,7 @@ pid_t Workplace::start(const std::vector<std::string>& args) const {
   prepare_();
   std::vector<char*> argv;
   for (const std::string& word : launcher_) argv.push_back(const_cast<char*>(word.c_str()));
-  const char* elsewhere = std::getenv("SPILLWAY_PROGRAM");  // set when the program is tested from a bundle
+  const char* elsewhere = std::getenv("SPILLWAY_PROGRAM");  // set if the program under test comes from an unpacked bundle
   argv.push_back(const_cast<char*>(elsewhere ? elsewhere : SPILLWAY_PROGRAM));
   for (const std::string& a : args) argv.push_back(const_cast<char*>(a.c_str()));
   argv.push_back(nullptr);

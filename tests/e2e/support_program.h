@@ -13,7 +13,7 @@
 namespace spillway::test {
 
 struct Finished {
-  int status = -1;  // exit status; 128 + signal if the program was killed
+  int status = -1;  // exit status, or 128 + the number of the signal that killed the program
   std::string out, err;
 };
 

@@ -19,7 +19,7 @@ Args with(Args base, const Args& more) {
   return base;
 }
 
-// Returns the command line of a small run with everything spilled.
+// Returns the command line of a small run whose weights, gradients and state are all spilled to nvme.
 Args spilled(const std::string& out, int steps = 20) {
   return {"train",
           "--model",
@@ -242,7 +242,7 @@ TEST_F(Training, ExportGivesTheSameBytesAndTrainsAgain) {
   EXPECT_TRUE(at.read("copy/model.safetensors") == at.read("copy2/model.safetensors"));
   EXPECT_TRUE(at.read("copy/config.json") == at.read("copy2/config.json"));
 
-  at.write("digits.bin", [] {  // nanoGPT's headerless uint16 tokens
+  at.write("digits.bin", [] {  // a token file in nanoGPT's format: uint16 tokens without a header
     std::string tokens;
     for (int i = 0; i < 2000; ++i) tokens += {static_cast<char>(i * 7 % 97), '\0'};
     return tokens;

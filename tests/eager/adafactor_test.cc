@@ -82,7 +82,7 @@ TEST(EagerAdafactor, AWrongSettingWouldBeSeen) {
     EXPECT_GT(distance<double>(0, wrong), 1e-9);
   }
   AdafactorSettings wrong = kSettings;
-  wrong.eps1 = 1e-3;  // the file has gradients of 1e-6, whose updates this eps1 would change
+  wrong.eps1 = 1e-3;  // another eps1 is refused: the file has gradients of 1e-6, whose updates it would change
   EXPECT_GT(distance<double>(2, wrong), 1e-9);
   wrong = kSettings;
   wrong.eps2 = 10;
@@ -131,7 +131,7 @@ TEST(EagerAdafactor, StateGoesToAFileAndBack) {
   for (size_t r = 0; r < row_var.size(); ++r) ASSERT_NEAR(row_var[r], want_rows[r], 1e-6) << r;
   for (size_t c = 0; c < col_var.size(); ++c) ASSERT_NEAR(col_var[c], want_columns[c], 1e-6) << c;
 
-  step(others, again, 3);  // gives `again` a different state, which load() must replace
+  step(others, again, 3);  // changes the state of `again`, which load() must replace
   again.load(file);
   std::ranges::copy(parameter->value().span<float>(), other->value().data<float>());
   step(held, optimizer, 1);

@@ -15,7 +15,7 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-// Holds a matrix, or a vector of as many numbers. Values and gradients are those of matrix 1 in the reference file.
+// A parameter of the test: a matrix, or a vector of as many numbers. Values and gradients are those of matrix 1 in the reference file.
 struct Weight {
   explicit Weight(const Shape& shape) : parameter(nn::make_parameter("w", shape, DType::f64, {})) {
     held = std::make_unique<nn::EagerParameters>(std::vector{parameter});

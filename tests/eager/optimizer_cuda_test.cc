@@ -1,5 +1,5 @@
-// Tests that the eager optimizer gives the bits of the CPU on a GPU, for every update rule and
-// type, over whole tiles of 16,384 elements and parts of one. Its saved state is compared too.
+// Tests that the eager optimizer gives bitwise the same results on a GPU as on the CPU, for every update rule and type, over whole tiles of
+// 16,384 elements and parts of one. Its saved state is compared too.
 #include <gtest/gtest.h>
 
 #include "base/units.h"
@@ -32,7 +32,7 @@ Tensor stepped(DType dtype, const optim::RuleSettings& settings, const std::file
                const Shape& shape = {optim::kTileElems + 77}) {
   const auto w = nn::make_parameter("w", shape, dtype, {});
   nn::EagerParameters weights({w});
-  const Tensor gradient = randn(shape, RandomKey{2}, dtype);  // allocated on the current stream's device
+  const Tensor gradient = randn(shape, RandomKey{2}, dtype);  // a gradient on the current stream's device
   Optimizer optimizer(weights, settings);
   for (int step = 0; step < 2; ++step) {
     autograd::Tape tape(&weights);
@@ -59,7 +59,7 @@ TEST_F(OptimizerTwins, StepsToTheBitsOfTheCpu) {
   }
 }
 
-// The parameters of the test are a matrix that takes one tile (16,384 elements) and a part of another, and a vector.
+// The parameters of the test are a vector, and a matrix that takes one whole tile (16,384 elements) and a part of a second tile.
 TEST_F(OptimizerTwins, WholeParametersStepToTheBitsOfTheCpu) {
   const test::TemporaryFolder folder;
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {

@@ -1,4 +1,4 @@
-// Tests that the eager optimizer gives the bits of the update rules' own kernels, over whole tiles (16,384
+// Tests that the eager optimizer gives bitwise the results of the update rules' kernels called directly, over whole tiles (16,384
 // elements), part of a tile, and both. tests/optim compares those kernels with PyTorch's trajectories.
 #include "eager/optimizer.h"
 
@@ -41,7 +41,7 @@ const std::vector<RuleSettings>& all_settings() {
   return all;
 }
 
-// Holds parameters whose gradient is given: the loss is sum(w * gradient).
+// Parameters whose gradients are given: the loss is sum(w * gradient).
 struct Weights {
   explicit Weights(DType dtype, std::vector<i64> extents = {5, 2 * optim::kTileElems, optim::kTileElems + 77}) {
     std::vector<std::shared_ptr<nn::Parameter>> list;
@@ -211,7 +211,7 @@ TEST(Optimizer, SettingsChangeBetweenStepsButNotTheRule) {
 
 TEST(Optimizer, SeveralShareAFile) {
   const test::TemporaryFolder folder;
-  Weights one(DType::f32, {5}), other(DType::f32, {5});  // with the same names
+  Weights one(DType::f32, {5}), other(DType::f32, {5});  // two sets of parameters with the same names
   Optimizer a(*one.held, optim::AdamSettings{}), b(*other.held, optim::SgdSettings{.momentum = 0.9});
   one.backward(1), other.backward(2);
   a.step(), b.step(), b.step();
@@ -313,8 +313,8 @@ TEST(Optimizer, RefusesSettingsThatPyTorchRefuses) {
   EXPECT_THROW(Optimizer(*weights.held, AdafactorSettings{.beta2_decay = 0.1}), Error);
 }
 
-// A statistic (such as batch norm's running mean) moves a tenth of the way to the mean of two passes,
-// whatever the update rule. It counts neither in the gradient norm nor in the optimizer's state.
+// A running statistic (such as batch norm's mean) moves a tenth of the way to the mean of the values from two backward passes, whatever the
+// update rule. It counts neither in the gradient norm nor in the optimizer's state.
 TEST(OptimizerStatistics, GoATenthOfTheWayToThePassesMean) {
   Weights weights(DType::f64, {5, 3});
   nn::Parameter& statistic = *weights.held->parameters()[1];
@@ -328,7 +328,7 @@ TEST(OptimizerStatistics, GoATenthOfTheWayToThePassesMean) {
   double squares = 0;
   for (const double g : values_of(weights.held->gradient(0))) squares += g * g;
   EXPECT_NEAR(optimizer.gradient_norm(), std::sqrt(squares), 1e-12);
-  optimizer.step(0.25);  // a clip factor of 0.25, which does not apply to statistics
+  optimizer.step(0.25);  // the clip factor of 0.25 does not apply to statistics
   const Numbers after = values_of(statistic.value());
   for (size_t i = 0; i < after.size(); ++i) EXPECT_NEAR(after[i], before[i] + 0.1 * ((first[i] + second[i]) / 2 - before[i]), 1e-15);
   optimizer.zero_grad();

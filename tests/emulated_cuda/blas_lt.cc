@@ -16,7 +16,7 @@ struct cublasLtContext {};
 namespace emulated_cuda {
 namespace {
 
-// The structs below are the contents of the library's opaque structs.
+// The structs below hold the contents of the library's opaque structs.
 struct Layout {
   std::uint64_t type, rows, columns, leading, unused[4];
 };
@@ -24,13 +24,13 @@ struct Desc {
   std::uint64_t compute, scale, transpose_a, transpose_b, epilogue, bias, aux, aux_leading, unused[24];
 
   bool has_bias() const { return (epilogue & CUBLASLT_EPILOGUE_BIAS) != 0; }
-  bool has_aux() const { return epilogue >= CUBLASLT_EPILOGUE_GELU_AUX; }  // whether gelu, or its gradient, has an auxiliary tensor
+  bool has_aux() const { return epilogue >= CUBLASLT_EPILOGUE_GELU_AUX; }  // returns whether gelu, or its gradient, has an auxiliary tensor
 };
 struct Preference {
-  std::uint64_t workspace_bytes, schemes, alignment[4], unused[2];  // alignment: of A, B, C and D
+  std::uint64_t workspace_bytes, schemes, alignment[4], unused[2];  // alignment: the alignments in bytes of A, B, C and D
 };
 struct Algo {
-  std::uint64_t m, n, k, scheme, workspace_bytes, alignment[3];  // alignment: of A, of B, and of D and its bias
+  std::uint64_t m, n, k, scheme, workspace_bytes, alignment[3];  // alignment: the alignments in bytes of A, of B, and of D with its bias
 };
 
 const Layout& seen(cublasLtMatrixLayout_t layout) { return reinterpret_cast<const Layout&>(*layout); }

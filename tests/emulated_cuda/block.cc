@@ -36,22 +36,23 @@ std::minstd_rand& chance() {
 }
 size_t any_below(size_t n) { return chance()() % n; }
 
-// Opens once all threads of its group that have not ended have arrived.
+// A barrier opens once all threads of its group that have not ended have arrived.
 struct Barrier {
   int come = 0;
-  unsigned opened = 0;  // counts how often the barrier has opened
-  Meeting meetings[2];  // for this round and the next, since some threads arrive for the next round before others have left this one
+  unsigned opened = 0;  // the number of times that the barrier has opened
+  // one barrier for this round and one for the next, since some threads arrive for the next round before others have left this one
+  Meeting meetings[2];
 };
 
 struct Warp {
   Barrier barrier;
-  unsigned lanes = 0;  // has one bit for each lane that has not ended
+  unsigned lanes = 0;  // a mask with one bit for each lane that has not ended
   int alive = 0;
   alignas(16) std::byte given[kLanes][16];
   alignas(16) std::byte published[2][kLanes][kPublishedBytes];
 };
 
-// Describes a cp.async that the thread has not waited for yet.
+// A cp.async (asynchronous copy) that the thread has not waited for yet.
 struct Copy {
   unsigned to;
   const void* from;
@@ -94,10 +95,10 @@ struct Fiber {
   Stack stack;
   uint3 index;
   const Barrier* waits_for = nullptr;
-  unsigned until = 0;  // the fiber runs again when waits_for->opened differs from this
+  unsigned until = 0;  // the value of waits_for->opened until which the fiber does not run again
   bool ended = false;
   void* fake_stack = nullptr;  // used by AddressSanitizer
-  SeenAsThread seen;           // used by ThreadSanitizer
+  SeenAsThread seen;           // identity of the fiber as ThreadSanitizer sees it
   unsigned publications = 0, copy_groups = 0;
   std::vector<Copy> copies;
 
@@ -254,10 +255,10 @@ class Block {
   const std::function<void()>& thread_;
   std::vector<Fiber> fibers_;
   std::vector<Warp> warps_;
-  std::vector<size_t> order_;  // random order in which the warps run next
+  std::vector<size_t> order_;  // the random order in which the warps run next
   std::vector<std::byte> shared_;
   Barrier barrier_;
-  Meeting begin_, end_;  // order the block's threads and the CPU thread that runs them
+  Meeting begin_, end_;  // tell ThreadSanitizer in which order the block's threads and the CPU thread that runs them execute
   SeenAsThread home_seen_{SeenAsThread::caller()};
   int alive_ = 0;
   size_t now_ = 0;

@@ -38,7 +38,7 @@ using Part = std::shared_ptr<Object>;
 struct Object {
   int kind = 0;
   bool finished = false;
-  std::map<int, std::vector<std::int64_t>> numbers;  // attributes that are numbers, enumerators, flags or pointers
+  std::map<int, std::vector<std::int64_t>> numbers;  // the attributes that are numbers, enumerators, flags or pointers
   std::map<int, std::vector<Part>> parts;
 
   std::int64_t number(int attribute) const { return numbers.at(attribute).at(0); }
@@ -85,7 +85,7 @@ struct Values {
   Extents extents;
   std::vector<float> at;
   explicit Values(const Extents& e) : extents(e), at(static_cast<size_t>(e[0] * e[1] * e[2] * e[3])) {}
-  // Returns an element. Axes of extent 1 are broadcast. With fewer heads than `heads`, each head stands for a group of heads.
+  // Returns an element. Axes of size 1 are broadcast. With fewer heads than `heads`, each head stands for a group of heads.
   float& operator()(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j, std::int64_t heads) {
     const Extents& e = extents;
     const std::int64_t own_h = e[1] == 1 ? 0 : h / (heads / e[1]);
@@ -289,7 +289,7 @@ std::int64_t workspace_bytes(const Object& of) {
     const Extents scores = four(scores_of(of).numbers.at(902));
     bytes += 2 * scores[0] * scores[1] * up(scores[2], 64) * up(scores[3], 128);
     for (const Part& o : of.parts.at(801)) {
-      if (o->kind != 22 || o->part(1611).number(907)) continue;  // only a reduction into no tensor of the caller needs workspace
+      if (o->kind != 22 || o->part(1611).number(907)) continue;  // only reductions whose result the caller does not get need workspace
       const Extents e = four(o->part(1610).numbers.at(902));
       bytes += 2 * e[0] * e[1] * e[2] * e[3];
     }

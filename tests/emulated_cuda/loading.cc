@@ -11,7 +11,7 @@
 namespace emulated_cuda {
 namespace {
 
-std::mutex loading;  // protects `loaded` and `late`
+std::mutex loading;  // protects the set of loaded kernels and the number of late loads
 std::set<const void*> loaded;
 int late = 0;
 

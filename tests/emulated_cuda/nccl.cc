@@ -36,19 +36,20 @@ constexpr int kCollective = -1;
 
 // Holds the state shared by all ranks of one unique id.
 struct Group {
-  std::mutex mutex;  // protects all members of the group
+  std::mutex mutex;  // protects all members of Group
   std::condition_variable changed;
   int ranks = 0, finalized = 0;
   std::map<int, int> gpus;                                                  // maps the ranks that have arrived to their GPUs
-  bool twice = false;                                                       // whether two ranks use one GPU
-  std::map<std::pair<int, int>, std::deque<std::shared_ptr<Given>>> given;  // data sent, by (sender, receiver)
+  bool twice = false;                                                       // true if two ranks use one GPU
+  std::map<std::pair<int, int>, std::deque<std::shared_ptr<Given>>> given;  // the data sent and not yet received, by (sender, receiver)
 };
 
-std::mutex registry_mutex;  // protects `registry` and the counters below
+std::mutex registry_mutex;  // protects `registry` and the counters declared below
 std::map<int, std::shared_ptr<Group>> registry;
 int next_id = 1, alive = 0, most_blocks = 0;
-std::condition_variable& abort_changed = *new std::condition_variable;  // never destroyed, since threads may wait on it at exit
-bool abort_blocks = false;                                              // whether ncclCommAbort hangs; protected by registry_mutex
+// the condition variable is never destroyed, since threads may still wait for it when the process exits
+std::condition_variable& abort_changed = *new std::condition_variable;
+bool abort_blocks = false;  // true while ncclCommAbort must hang; protected by registry_mutex
 std::atomic<int> waiting = 0;
 
 }  // namespace
@@ -56,10 +57,11 @@ std::atomic<int> waiting = 0;
 struct ncclComm {
   std::shared_ptr<Group> group;
   int rank = 0;
-  std::vector<void*> memory;  // GPU memory that the communicator has allocated
+  std::vector<void*> memory;  // the GPU memory that the communicator has allocated
   // Peers for which memory is allocated; kCollective stands for collectives.
   std::set<int> pairs;
-  bool blocking = true, ready = false, aborted = false, finalized = false;  // protected by the group's mutex; aborted ends all waits
+  // these members are protected by the group's mutex; `aborted` ends the communicator's waits
+  bool blocking = true, ready = false, aborted = false, finalized = false;
   ncclResult_t error = ncclSuccess;
   std::string said;
   // Work of a non-blocking group call begins when the communicator is polled for the second time.
@@ -155,7 +157,7 @@ void free_memory(ncclComm& comm) {
 
 void begin(ncclComm* comm) {
   for (auto& [stream, operations] : comm->asked) {
-    size_t bytes = 0;  // bytes to receive; sending takes no time of its own
+    size_t bytes = 0;  // the number of bytes to receive; sending takes no simulated time
     for (const Operation& op : operations) {
       if (op.kind == Operation::Kind::receive) bytes += op.bytes;
       if (op.kind == Operation::Kind::all_gather) bytes += op.bytes * static_cast<size_t>(comm->group->ranks - 1);

@@ -13,7 +13,7 @@ namespace emulated_cuda {
 
 constexpr bool kRaceDetector = true;
 
-/// Orders threads: what a thread did before come() happens before what another thread does after leave().
+/// Tells ThreadSanitizer the order of threads: what a thread did before come() happens before what another thread does after leave().
 class Meeting {
  public:
   void come() { __tsan_release(this); }

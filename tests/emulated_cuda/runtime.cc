@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kPage = 4096, kContextBytes = size_t{8} << 20;
 
 struct Planted {
-  int in = 0;  // number of calls until one fails (1: the next)
+  int in = 0;  // the number of calls until one fails (1: the next one)
   cudaError_t status = cudaSuccess;
 };
 
@@ -32,14 +32,15 @@ struct Held {
 struct Machine {
   std::mutex mutex;
   std::map<std::string, Planted> planted;
-  std::map<int, cudaError_t> contexts;  // maps each opened GPU to the error that ended its context
+  std::map<int, cudaError_t> contexts;  // maps each opened GPU to the error that ended its context, if any
   std::map<void*, Held> held;
   std::map<void*, size_t> registered;
-  std::map<std::thread::id, int> registering;                  // maps a thread to the GPU that was current on it
-  std::map<const void*, size_t> shared_bytes;                  // limit of dynamic shared memory of each kernel that set one
-  size_t registered_bytes = 0, total_bytes = size_t{1} << 30;  // total_bytes: memory size of each GPU
+  // the threads that registered memory, each with the GPU that was current on it
+  std::map<std::thread::id, int> registering;
+  std::map<const void*, size_t> shared_bytes;                  // the limit of dynamic shared memory, for each kernel that has set one
+  size_t registered_bytes = 0, total_bytes = size_t{1} << 30;  // total_bytes: the memory size of each GPU
   size_t blocking_copies = 0;
-  int running = 0;  // number of running kernels and copies; while it is 0, GPU memory must not be accessed
+  int running = 0;  // the number of running kernels and copies; while it is 0, GPU memory must not be accessed
 
   // Sets the access rights of all GPU memory. The caller holds the mutex.
   void protect(int rights) {
@@ -341,7 +342,7 @@ cudaError_t cudaFree(void* memory) {
 cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned) {
   if (const cudaError_t status = planted("cudaHostRegister"); status != cudaSuccess) return said(status);
   if (const cudaError_t status = open_context(); status != cudaSuccess) return said(status);
-  if (bytes >= size_t{1} << 20) {  // a large registration takes as long as a test asks for
+  if (bytes >= size_t{1} << 20) {  // a large registration takes as long as the test has set
     const char* slow = std::getenv("SPILLWAY_EMULATED_REGISTER_MS");
     std::this_thread::sleep_for(std::chrono::milliseconds(slow ? std::atoi(slow) : 20));
   }
@@ -393,7 +394,7 @@ bool half_registered(const void* memory, size_t bytes) {
     const auto* at = static_cast<const std::byte*>(piece.first);
     return at <= begin && begin + bytes <= at + piece.second;
   };
-  auto piece = m.registered.lower_bound(const_cast<std::byte*>(begin) + bytes);  // the first registered piece behind the memory
+  auto piece = m.registered.lower_bound(const_cast<std::byte*>(begin) + bytes);  // finds the first registered piece behind the memory
   if (bytes == 0 || piece == m.registered.begin()) return false;
   --piece;
   return static_cast<const std::byte*>(piece->first) + piece->second > begin && !whole(*piece);

@@ -1,4 +1,4 @@
-// Implements streams, each with a thread of its own, the hardware connections that they share, and events.
+// Implements streams (each has a thread), the hardware connections that the streams share, and events.
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -106,8 +106,8 @@ struct CUstream_st {
   bool busy = false, ends = false;
   const int gpu = current_gpu();
   const std::shared_ptr<Connection> connection = next_connection(gpu);
-  Nanoseconds clock = 0;  // the simulated time of the thread; others read it while the stream is idle
-  int priority = 0;       // returned by queries, without any effect
+  Nanoseconds clock = 0;  // the simulated time of the stream's thread; others read it while the stream is idle
+  int priority = 0;       // the priority that queries return; it has no effect
   std::thread thread{[this] { work(); }};
 
   ~CUstream_st() {

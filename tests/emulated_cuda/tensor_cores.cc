@@ -12,7 +12,7 @@
 namespace emulated_cuda {
 namespace {
 
-// Holds the fragments of one lane as floats: two elements of each register.
+// The fragments of one lane as floats: two elements for each register.
 struct Fragments {
   float a[8], b[4];
 };
@@ -67,7 +67,7 @@ void mma_m16n8k16(bool f16, float (&c)[4], const unsigned (&a)[4], unsigned b0, 
   }
   const std::byte* all = publish(&mine, sizeof mine);
   const int row = lane() / 4, column = lane() % 4 * 2;
-  for (int half_of = 0; half_of < 2; ++half_of) {  // two steps of the hardware: inner indices 0 to 7, then 8 to 15
+  for (int half_of = 0; half_of < 2; ++half_of) {  // the hardware adds in two steps: inner indices 0 to 7, then 8 to 15
     for (int j = 0; j < 2; ++j) {
       double low[8], high[8];
       for (int quad = 0; quad < 4; ++quad) {

@@ -40,7 +40,7 @@ class Busy {
     Nanoseconds begin, end;
   };
   std::mutex mutex_;
-  std::vector<Piece> pieces_;  // ordered by time, without overlaps
+  std::vector<Piece> pieces_;  // the times when the engine is busy, ordered by time and without overlaps
 };
 Busy& engine_of(int gpu, Engine engine);
 

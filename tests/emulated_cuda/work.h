@@ -1,4 +1,4 @@
-// Declares functions that the source files of the emulated GPU offer each other.
+// Declares functions that the source files of the emulated GPU share.
 #pragma once
 #include <functional>
 #include <string>
@@ -18,7 +18,7 @@ int current_gpu();
 void end_context(int gpu, cudaError_t status);
 /// Waits until all streams of the GPU have completed all work queued before the call.
 void wait_for_streams(int gpu);
-/// Stores `status` for cudaGetLastError() and returns it.
+/// Stores `status` as the thread's last error, for cudaGetLastError(), and returns it.
 cudaError_t said(cudaError_t status);
 /// Returns how much dynamic shared memory blocks of this kernel may have, in bytes.
 size_t dynamic_shared_bytes(const void* kernel);

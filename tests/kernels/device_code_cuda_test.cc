@@ -19,7 +19,7 @@ namespace {
 using test::KernelCode;
 using test::LoopCode;
 
-constexpr int kPlain = 0, kUnaligned = 2;  // are values of attention_mma::Kind
+constexpr int kPlain = 0, kUnaligned = 2;  // the values of attention_mma::Kind that are tested
 
 // Returns the number of registers per thread under a launch bound of `blocks` blocks of
 // `threads` threads. Registers are allocated in units of eight, and a thread can address 255.
@@ -31,11 +31,11 @@ constexpr int registers_for(int threads, int blocks) { return std::min(255, 6553
 struct Hot {
   std::string name;
   int registers, stack_bytes;
-  int products, loads, instructions;  // the number of instructions is an upper limit
+  int products, loads, instructions;  // products and loads are exact numbers; the number of instructions is an upper limit
   bool unaligned;
 };
 
-// Limits the accesses to local memory in a hot loop of a kernel that may spill registers.
+// The most accesses to local memory in a hot loop of a kernel that may spill registers.
 constexpr int kSpilled = 16;
 
 // Returns the limits for each head width. A width is k sixteenths, and a product of 2 x n fragments over the width takes 2 n k
@@ -51,7 +51,7 @@ std::vector<Hot> all_hot() {
         const auto hot = [&](const std::string& name, int threads, int blocks, int stack, int products, int loads, int instructions) {
           all.push_back({name, registers_for(threads, blocks), stack, products, loads, instructions, kind == kUnaligned});
         };
-        const bool crowded = width == 64 && kind == kPlain;  // three thread blocks share a multiprocessor
+        const bool crowded = width == 64 && kind == kPlain;  // three thread blocks of this kernel share a multiprocessor
         hot("attend_tile" + of + ">", 128, crowded ? 3 : 2, drawn || crowded || width == 128 ? 40 : 0, 2 * 16 * k, (2 + 4 + 4) * k,
             1250 + 700 * drawn);
         hot("query_tile" + of + ">", 128, 2, drawn || width == 128 ? 40 : 0, 3 * 8 * k, width == 64 ? 6 * k : 10 * k, 560 + 540 * drawn);

@@ -8,13 +8,13 @@
 namespace spillway::test {
 
 struct Instruction {
-  long at;  // bytes from the start of the kernel
+  long at;  // offset of the instruction in bytes from the start of the kernel
   std::string name, rest;
 };
 
 struct KernelCode {
-  std::string architecture;  // has a name such as sm_80
-  std::string name;          // without namespaces and parameters, such as attend_tile<BFloat16, 64, 0>
+  std::string architecture;  // name of the GPU architecture, such as sm_80
+  std::string name;          // name of the kernel without namespaces and parameters, such as attend_tile<BFloat16, 64, 0>
   int registers = 0, stack_bytes = 0, local_bytes = 0;
   std::vector<Instruction> instructions;
 };

@@ -1,4 +1,4 @@
-// Tests one law for all kernels that split work into tasks: they give the same bits with 1, 2 and 3 threads.
+// Tests one law for all kernels that split work into tasks: they give bitwise the same results with 1, 2 and 3 threads.
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/images/batch_norm.h"
 #include "kernels/images/conv.h"
@@ -14,7 +14,7 @@
 namespace spillway::threads_test {
 namespace {
 
-// Checks that the tensors that `work` returns have the same bits for any number of threads.
+// Checks that the tensors that `work` returns are bitwise the same for any number of threads.
 void expect_same_bits(const std::function<std::vector<Tensor>()>& work) {
   const std::vector<Tensor> alone = work();
   for (int threads = 2; threads <= 3; ++threads) {

@@ -28,12 +28,12 @@ std::vector<std::string> prints_or_exits(const Source& source) {
   static const std::regex form(
       R"((^|[^\w.>:]|std::|fmt::|[^:]::)(printf|fprintf|puts|putchar|fputs|perror|exit|_exit|quick_exit|abort|terminate|print|println)\s*\()"
       R"(|std::(cout|cerr|clog)\b)");
-  static const std::regex declaration(R"(\bvoid\s+[\w:]+\s*\()");  // matches a declaration of a function
+  static const std::regex declaration(R"(\bvoid\s+[\w:]+\s*\()");  // matches the declaration of a function
   // io_uring.cc may end the process: the kernel may still write into memory, and nothing can wait for the kernel any more.
   const bool may_terminate = source.path == "offload/io_uring.cc";
   std::vector<std::string> violations;
   int number = 0;
-  // A regular expression takes a hundred times as long as a search for these words, of which each match contains one.
+  // Searching for these words is a hundred times faster than the regular expression. Every match of the expression contains one of them.
   static const std::vector<std::string> words = {"print", "put", "perror", "exit", "abort", "terminate", "std::c"};
   for (const std::string& whole : lines_of(code_only(source.text))) {
     ++number;
@@ -84,7 +84,7 @@ std::vector<std::string> badly_named(const Source& source) {
   return {at(source, 1, "file names are snake_case")};
 }
 
-// Several test files are compiled as one unit, so each test file has a namespace of its own for its names.
+// Several test files are compiled as one unit, so each test file puts its names into a separate namespace.
 std::vector<std::string> in_a_shared_namespace(const Source& source) {
   if (!source.path.ends_with("_test.cc")) return {};
   const std::string wanted = "::" + std::filesystem::path(source.path).stem().string() + " {";
@@ -128,13 +128,15 @@ std::vector<std::string> past_a_door(const Source& source) {
        {"src/data/files/beside.cc", "src/trainer/checkpoints/checkpoint.cc", "offload/store_aside.cc", "parallel/sockets/meeting_place.cc",
         "src/base/file_lock.cc"},
        "data/files/beside.h, which replaces nothing that came to be meanwhile"}};
-  static const std::vector<std::string> words = {"parse", "accept", "thread", "async", "rename"};  // each match has one
+  // every match of the expressions contains one of these words
+  static const std::vector<std::string> words = {"parse", "accept", "thread", "async", "rename"};
   std::vector<std::string> violations;
   if (source.path.starts_with("tests/") || source.path.starts_with("examples/") || source.path.starts_with("bench/")) return violations;
   int number = 0;
   for (const std::string& line : lines_of(code_only(source.text))) {
     ++number;
-    if (std::ranges::none_of(words, [&](const std::string& word) { return line.find(word) != line.npos; })) continue;  // regexes are slow
+    // skips most lines, since a search by regular expressions is slow
+    if (std::ranges::none_of(words, [&](const std::string& word) { return line.find(word) != line.npos; })) continue;
     for (const Door& door : doors) {
       const bool at_home = std::ranges::find(door.places, source.path) != door.places.end();
       if (!at_home && std::regex_search(line, door.form))
@@ -288,7 +290,7 @@ TEST(HouseLaw, ExpectedSkipsAreWellFormed) {
   }
 }
 
-// Tests that compare a GPU's kernels with the CPU's are skipped without a GPU, so they must be listed.
+// Tests that compare a GPU's kernels with the CPU's ("twins") are skipped without a GPU, so they must be listed in expected_skips.txt.
 TEST(HouseLaw, TwinsAreExpectedToSkip) {
   std::ifstream in(std::string(SPILLWAY_SOURCE_DIR) + "/tests/expected_skips.txt");
   const std::string listed(std::istreambuf_iterator<char>(in), {});

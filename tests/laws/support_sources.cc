@@ -117,7 +117,7 @@ std::map<std::string, Room> rooms() {
     in >> name >> folder;
     std::getline(in, rest);
     Room room{folder, {name}};
-    for (const std::string& below : words_of(rest)) {  // libraries are declared bottom up, so each one named here is complete
+    for (const std::string& below : words_of(rest)) {  // libraries are declared from the bottom up, so those named here are complete
       const auto& deeper = rooms.at(below).may_include;
       room.may_include.insert(deeper.begin(), deeper.end());
     }
@@ -128,7 +128,7 @@ std::map<std::string, Room> rooms() {
 
 std::string room_of(const std::string& path, const std::map<std::string, Room>& rooms) {
   std::string innermost;
-  for (const auto& [name, room] : rooms) {  // sorted by name, so a sub-library comes after its library
+  for (const auto& [name, room] : rooms) {  // names are sorted, so a sub-library comes after its library
     if (path.starts_with(room.folder + "/")) innermost = name;
   }
   return innermost;

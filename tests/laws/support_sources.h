@@ -9,7 +9,7 @@
 namespace spillway::laws {
 
 struct Source {
-  std::string path;  // from the repository's root, for example "src/base/error.h"
+  std::string path;  // path of the file from the repository's root, such as "src/base/error.h"
   std::string text;
 };
 
@@ -32,10 +32,10 @@ struct Include {
 std::vector<Include> includes_of(const Source& source);
 
 struct Room {
-  std::string folder;                 // for example "src/nn" or "offload"
-  std::set<std::string> may_include;  // all libraries it may include, itself and indirect ones too
+  std::string folder;                 // folder of the library, such as "src/nn" or "offload"
+  std::set<std::string> may_include;  // all libraries that the library may include: itself, and direct and indirect dependencies
 };
-/// Reads the libraries from rooms.txt, which cmake/room.cmake writes.
+/// Reads the list of libraries from rooms.txt, which cmake/room.cmake writes.
 std::map<std::string, Room> rooms();
 /// Returns the innermost library whose folder contains `path`, or "".
 std::string room_of(const std::string& path, const std::map<std::string, Room>& rooms);

@@ -1,4 +1,5 @@
-// Tests quantized base weights with adapters (QLoRA): loss and gradients have the bits of a model whose weights are the dequantized ones.
+// Tests quantized base weights with adapters (QLoRA): loss and gradients are bitwise those of a model whose weights are the dequantized
+// ones.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -33,7 +34,7 @@ class Drawn final : public WeightSource {
   FolderWeights base_;
 };
 
-// Gives the dequantized weights of another model, which is in memory.
+// A WeightSource that gives the dequantized weights of a model in memory.
 class StoodFor final : public WeightSource {
  public:
   explicit StoodFor(const nn::Sequential& model) {
@@ -150,7 +151,8 @@ TEST(QuantizedValues, OfAnyPartAreThoseOfTheWhole) {
 
 // Quantizing reads many units (of 128 weights) from a file at a time, and gives the same bytes wherever reads begin.
 TEST(QuantizedValues, AreReadManyUnitsAtATime) {
-  const auto p = nn::make_parameter("w", {150, 137}, DType::bf16, {}, WeightFormat::nf4);  // its weights are 160 units and part of another
+  // a parameter whose weights are 160 units and a part of another unit
+  const auto p = nn::make_parameter("w", {150, 137}, DType::bf16, {}, WeightFormat::nf4);
   int reads = 0;
   const auto values = [&](const nn::Parameter&, i64 begin, std::span<double> out) {
     ++reads;

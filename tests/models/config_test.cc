@@ -185,7 +185,7 @@ TEST(Config, ImageModelsKeepShapeClassesAndNames) {
 struct Hostile {
   const char* base;
   const char* changes;
-  const char* key;  // the error message must name this key
+  const char* key;  // the key that the error message must name
   const char* says;
 };
 

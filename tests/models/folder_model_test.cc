@@ -96,7 +96,7 @@ TEST_F(FolderModelTest, AHeadOfItsOwnIsTakenUntied) {
   const std::vector<double> head = reference().values("untied/gpt2/lm_head");
   gpt2["lm_head.weight"] = {gpt2.at("transformer.wte.weight").first, {head.begin(), head.end()}};
   nlohmann::json config = nlohmann::json::parse(config_with("gpt2-tiny", nlohmann::json::object()));
-  config.erase("tie_word_embeddings");  // GPT-2's head is tied if the config lacks this key
+  config.erase("tie_word_embeddings");  // GPT-2's head is tied even if the config lacks this key
   const FolderModel own = read(config.dump(), gpt2);
   EXPECT_FALSE(own.config.tied_head);
   expect_logits(own.config, "untied/gpt2/logits");
@@ -112,7 +112,7 @@ TEST_F(FolderModelTest, AnEqualHeadIsTied) {
   EXPECT_THAT(model.notes, IsEmpty());
   const nn::Sequential built = build(model.config, DType::f32);
   EXPECT_NO_THROW(FolderWeights(built, folder_.path()));
-  tensors["lm_head.weight"].second.back() += 1e-3F;  // changes the last value only, so the head is no longer tied
+  tensors["lm_head.weight"].second.back() += 1e-3F;  // changes only the last value, so that the head is no longer equal to the embedding
   EXPECT_FALSE(read(tied, tensors).config.tied_head);
   try {
     FolderWeights(built, folder_.path());

@@ -53,7 +53,7 @@ class HalfModel : public ::testing::TestWithParam<std::tuple<const char*, DType>
   const char* const name = std::get<0>(GetParam());
   const DType narrow_type = std::get<1>(GetParam());
   const bool fp16 = narrow_type == DType::f16;
-  const double part = fp16 ? 1.0 / 8 : 1;  // scales the tolerances, which are those of bf16
+  const double part = fp16 ? 1.0 / 8 : 1;  // factor of the tolerances, which are those of bf16
   const double scale = fp16 ? 4096 : 1;
   Reference reference{name, DType::f32};
   Eager narrow_one{name, narrow_type};
@@ -146,7 +146,7 @@ TEST_P(HalfModel, ThreadsChangeNoBit) {
   EXPECT_EQ(run(3), alone);
 }
 
-// Exporting a model and loading the exported folder gives the bits of loading the original fp32 folder.
+// Exporting a model and loading the exported folder gives bitwise the weights that loading the original fp32 folder gives.
 TEST_P(HalfModel, ReadsWhatItExports) {
   const test::TemporaryFolder temporary;
   const auto& folder = temporary.path();

@@ -53,7 +53,7 @@ TEST(Import, ATorchvisionModelHasItsNames) {
   }
   EXPECT_EQ(numbers.size(), 102u);
   EXPECT_EQ(numbers["conv1.weight"], 1);
-  EXPECT_EQ(numbers["bn1.running_var"], 5);  // number 6 is num_batches_tracked
+  EXPECT_EQ(numbers["bn1.running_var"], 5);  // entry 6 of the state_dict is num_batches_tracked
   EXPECT_EQ(numbers["layer1.0.conv1.weight"], 7);
   EXPECT_EQ(numbers["fc.bias"], 122);
 }

@@ -72,7 +72,7 @@ TEST_P(Packed, LogitsAreThoseOfEachDocumentAlone) {
   for (i64 t = 0; t < T; ++t) {
     const std::vector<double> got = eager.logits(batch, t);
     for (i64 b = 0; b < B; ++b) {
-      if (segments.span<i32>()[static_cast<size_t>(b * T + t)] < 0) continue;  // padding is not compared
+      if (segments.span<i32>()[static_cast<size_t>(b * T + t)] < 0) continue;  // positions of padding are not compared
       for (i64 v = 0; v < V; ++v)
         ASSERT_NEAR(got[static_cast<size_t>(b * V + v)], want[static_cast<size_t>((b * T + t) * V + v)], allowed) << b << " " << t;
     }

@@ -67,7 +67,8 @@ TEST_P(AgainstReference, LogitsOfEveryPassWithACache) {
   const MicroBatch whole = reference.batch("input_ids", "labels");
   const std::vector<double> want = reference.values("logits");
   const i64 B = whole.tokens_BT.size(0), T = whole.tokens_BT.size(1), V = eager.config.vocabulary, all = T + 2 * (B - 1);
-  const auto front = [&](i64 b) { return 2 * (B - 1 - b); };  // row b begins with front(b) padding tokens, so rows end at different places
+  // the number of padding tokens with which row b begins; rows differ in it, and all end at the same position
+  const auto front = [&](i64 b) { return 2 * (B - 1 - b); };
   nn::KeyValueCache cache(Stream{.memory = &MemoryPool::heap()}, B, all);
   i64 compared = 0;
   const auto pass = [&](i64 begin, i64 count) {
@@ -101,7 +102,7 @@ TEST_P(AgainstReference, LogitsOfEveryPassWithACache) {
   for (i64 begin = 0; const i64 count : {5, 1, 4}) pass(begin, count), begin += count;
   for (i64 begin = 10; begin < all; ++begin) pass(begin, 1);
   EXPECT_GE(compared, B * (T - 8));
-  cache.seek(6);  // makes the cache forget positions from 6 on
+  cache.seek(6);  // the cache forgets all positions from 6 on
   pass(6, 3);
 }
 

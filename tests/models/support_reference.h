@@ -16,7 +16,7 @@ class Reference {
   Reference(const std::string& model, DType dtype);
   std::vector<double> values(const std::string& name) const;
   double value(const std::string& name) const { return values(name).at(0); }
-  Tensor ids(const std::string& name, i64 first_row = 0, i64 rows = -1) const;  // returns ids of `rows` rows as i32
+  Tensor ids(const std::string& name, i64 first_row = 0, i64 rows = -1) const;  // returns the ids of `rows` rows as i32, from first_row on
   bool has(const std::string& name) const { return reader_.find(name) != nullptr; }
   /// Returns tokens, targets (labels shifted by one, like `targets` in the fixtures) and positions of rows [first_row, first_row + rows).
   MicroBatch batch(const std::string& ids_name, const std::string& labels_name, i64 first_row = 0, i64 rows = -1) const;

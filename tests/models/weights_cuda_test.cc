@@ -22,7 +22,7 @@ std::string bytes_of(const std::filesystem::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// Holds a model whose parameters are on the current stream's device and are filled from `source`.
+// A model whose parameters are on the current stream's device and are filled from `source`.
 struct Held {
   Held(const ModelConfig& config, DType dtype, const std::function<std::unique_ptr<WeightSource>(const nn::Sequential&)>& source)
       : model(build(config, dtype)), memory(model) {

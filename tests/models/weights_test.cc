@@ -151,7 +151,7 @@ TEST_F(Weights, NamesWhatIsLeftOver) {
 
 TEST_F(Weights, OneTensorDoesNotServeTwoNames) {
   Entries entries = entries_of("gpt2-tiny");
-  entries.push_back(zeros_of("wte.weight", {97, 32}));  // a second copy, in addition to transformer.wte.weight
+  entries.push_back(zeros_of("wte.weight", {97, 32}));  // the tensor is added as a second copy of transformer.wte.weight
   EXPECT_THAT(refusal(entries, "gpt2-tiny"), HasSubstr(": wte.weight;"));
 }
 

@@ -1,4 +1,4 @@
-// Tests that a backward in two parts gives the bits of a single backward: for every layer and typical blocks, in every type,
+// Tests that a backward in two parts gives bitwise the gradients of a single backward: for every layer and typical blocks, in every type,
 // whatever is frozen, with or without a gradient of the input. A second part that reads no weights must run without them in memory.
 #include <gtest/gtest.h>
 
@@ -34,8 +34,8 @@ struct Case {
   ParameterList uses;
   test::Forward forward;
   Shape input;
-  bool reads = false;  // whether the weight part needs the weights
-  bool narrow = true;  // whether to test bf16 and f16 too; copies of views support one type only
+  bool reads = false;  // whether the weight part of backward needs the weights
+  bool narrow = true;  // whether bf16 and f16 are tested too; copies of views support one type only
 };
 
 template <class Layer>
@@ -45,7 +45,7 @@ Case layer(const char* name, const Layer& layer, const Shape& input, bool reads 
   return c;
 }
 
-// Holds a parameter that a block uses directly, without a layer.
+// A parameter that a block uses directly, without a layer.
 struct Weight {
   std::shared_ptr<Parameter> parameter;
   Weight(const char* name, const Shape& shape, DType dtype) : parameter(test::weight(name, shape, dtype)) {}

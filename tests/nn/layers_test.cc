@@ -78,7 +78,8 @@ TEST(Norms, NormaliseAndScale) {
   EXPECT_EQ(with_layer.model.parameters[0]->init.kind, Initializer::Kind::ones);
   with_layer.set(0, {2, 3});
   with_layer.set(1, {10, 20});
-  EXPECT_EQ(values(layer(numbers({4, 8}, {1, 2}), Context()).value), (std::vector<float>{8, 23}));  // (4, 8) is normalised to (-1, 1)
+  // the layer normalises (4, 8) to (-1, 1)
+  EXPECT_EQ(values(layer(numbers({4, 8}, {1, 2}), Context()).value), (std::vector<float>{8, 23}));
 
   const RmsNorm rms("norm", 2, DType::f32, 0);
   Alone with_rms(rms);
@@ -108,7 +109,7 @@ TEST(Dropout, WorksInTrainingOnlyAndTellsPlacesApart) {
   // The number of zeros among 256 elements, each dropped with probability 1/2, may be off by five standard deviations of 8.
   EXPECT_NEAR(static_cast<double>(std::ranges::count(dropped, 0.0f)), 128, 40);
 
-  batch.first_sample = 12;  // row 1 of the earlier batch becomes row 0
+  batch.first_sample = 12;  // row 1 of the earlier batch is now row 0
   const auto shifted = values(here(x, context).value);
   EXPECT_TRUE(std::equal(dropped.begin() + 128, dropped.end(), shifted.begin()));
   EXPECT_EQ(values(Dropout("h.0.drop", 0)(x, context).value), values(x));

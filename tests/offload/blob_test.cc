@@ -16,7 +16,7 @@ using test::stamp_and_write;
 
 constexpr i64 kTile = 64 * kKiB, kTiles = 7;
 
-// Holds a blob in the given tier, with `slots` slots for its generations.
+// Holds a blob in the given tier, with `slots` slots: each has room for one generation (version of the content).
 struct World {
   explicit World(Tier tier, int slots, i64 first = 0) {
     if (tier == Tier::nvme) {
@@ -46,14 +46,14 @@ TEST_P(Blobs, GenerationsInTwoSlotsLeaveEachOtherAlone) {
   fill_pattern(next.span(), 2);
   const TileRange all{0, kTiles};
   stamp_and_write(world.blob(), all, 6, old.span()).wait();
-  for (i64 t = 0; t < kTiles; ++t) {  // A step writes generation 7 tile by tile while generation 6 is read whole.
+  for (i64 t = 0; t < kTiles; ++t) {  // Version (generation) 7 of the data is written tile by tile while version 6 is read as a whole.
     stamp_and_write(world.blob(), {t, t + 1}, 7, next.span(t * kTile, kTile)).wait();
     world.blob().read(all, 6, in.span()).wait();
     ASSERT_TRUE(same(in.span(), old.span())) << "tile " << t;
   }
   world.blob().read(all, 7, in.span()).wait();
   EXPECT_TRUE(same(in.span(), next.span()));
-  stamp_and_write(world.blob(), {2, 3}, 8, next.span(0, kTile)).wait();  // generation 8 overwrites the slot of generation 6
+  stamp_and_write(world.blob(), {2, 3}, 8, next.span(0, kTile)).wait();  // version 8 of the data overwrites version 6
   world.blob().read({2, 3}, 6, in.span(0, kTile)).wait();
   EXPECT_TRUE(same(in.span(0, kTile), next.span(0, kTile)));
 }
@@ -69,14 +69,14 @@ TEST_P(Blobs, OneSlotHoldsEveryGeneration) {
 
 TEST_P(Blobs, CountsEachByteOnceInItsTier) {
   World world(GetParam(), 2);
-  if (world.nvme) world.nvme->system().most_requested_bytes = 8192;  // a resumed transfer still counts as one
+  if (world.nvme) world.nvme->system().most_requested_bytes = 8192;  // a transfer that is resumed still counts as one transfer
   Buffer buffer(3 * kTile);
   stamp_and_write(world.blob(), {0, 3}, 0, buffer.span()).wait();
   stamp_and_write(world.blob(), {2, 3}, 1, buffer.span(0, kTile)).wait();
   world.blob().read({1, 3}, 0, buffer.span(0, 2 * kTile)).wait();
   world.blob().view({0, 1}, 0);
   for (const Tier tier : {Tier::device, Tier::host, Tier::nvme}) {
-    const bool counts = tier == GetParam() && tier != Tier::device;  // moves inside the device are no traffic
+    const bool counts = tier == GetParam() && tier != Tier::device;  // moves within the device do not count as traffic
     EXPECT_EQ(world.written_bytes(tier), counts ? 4 * kTile : 0);
     EXPECT_EQ(world.read_bytes(tier), counts ? 2 * kTile : 0);
   }

@@ -1,5 +1,6 @@
-// Tests that a store survives a crash. The store's I/O over several generations is recorded. From any disk image that a crash at any
-// instant may leave, the store must find a complete generation, no older than the last one that it had reported committed.
+// Tests that a store survives a crash. The store's I/O over several generations (versions of its data) is recorded. From any disk image
+// that a crash at any instant may leave, the store must find a complete generation, no older than the last one that it had reported
+// committed.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -86,7 +87,7 @@ TEST_P(Crash, SomeInstantsRecover) {
     EXPECT_GE(verdict.images, 500);
     if (disaster == Disaster::process_death || GetParam() == Durability::step) {
       EXPECT_EQ(verdict.bad, 0) << "of " << verdict.images << ", the first " << verdict.first;
-    } else {  // no generation survives, and the store does not claim that one does
+    } else {  // the image holds no version of the data, and the store does not claim that it does
       EXPECT_GT(verdict.bad, 0);
       EXPECT_EQ(verdict.wrong, 0);
     }
@@ -115,8 +116,8 @@ INSTANTIATE_TEST_SUITE_P(All, DurableCrashRelease, testing::Values(Durability::s
 
 TEST_P(DurableCrashRelease, EveryPowerLossRecovers) { expect_ten_thousand_to_recover(Disaster::power_loss); }
 
-// Lives as a process until it is killed: it continues from the previous process's last
-// commit, generation after generation, and reports each commit through a pipe.
+// Lives as a process until it is killed: it continues from the previous process's last commit, writes one generation (version of the data)
+// after another, and reports each commit through a pipe.
 [[noreturn]] void live(const StoreDescription& description, int told) {
   try {
     const ChosenEngine chosen = make_io_engine(IoEngineKind::automatic, 16);
@@ -132,7 +133,7 @@ TEST_P(DurableCrashRelease, EveryPowerLossRecovers) { expect_ten_thousand_to_rec
   }
 }
 
-// Kills a process `ms` milliseconds after its first commit. Returns the last generation that the process reported.
+// Kills a process `ms` milliseconds after its first commit. Returns the last generation (version of the data) that the process reported.
 u64 kill_after(int ms, const StoreDescription& description) {
   int told[2];
   if (::pipe(told) != 0) throw std::runtime_error("pipe");
@@ -156,7 +157,7 @@ TEST(KillRelease, EveryRestartGoesOnFromTheLastReportedGeneration) {
     u64 before = 0;
     for (int life = 0; life < 10; ++life) {
       const u64 told = kill_after(life * 3, description);
-      ASSERT_GT(told, before);  // the process got further than the one before it
+      ASSERT_GT(told, before);  // each process must commit newer versions of the data than the process before it
       const ChosenEngine chosen = make_io_engine(IoEngineKind::automatic, 16);
       SmallStore store(*chosen.engine, description);
       ASSERT_TRUE(store.store.last_commit()) << store.store.why_new();
@@ -179,7 +180,7 @@ bool writes_superblock(const IoLog& log, const IoLog::Entry& entry) {
 
 TEST_P(FaultyStore, ASuperblockBeforeItsDataIsCaught) {
   IoLog log = record(1);
-  size_t report = 0;  // index behind the last report, or behind the superblock that was moved there
+  size_t report = 0;  // index of the log entry after the last report, or after the superblock that was moved there
   for (size_t i = 0; i < log.entries.size(); ++i) {
     if (log.entries[i].kind == IoLog::Kind::mark && log.entries[i].mark % 2 == 0) report = i + 1;
     if (!writes_superblock(log, log.entries[i])) continue;
@@ -191,7 +192,7 @@ TEST_P(FaultyStore, ASuperblockBeforeItsDataIsCaught) {
 }
 
 TEST_P(FaultyStore, FlushesLeftOutAreCaught) {
-  for (const int kept : {0, 1}) {  // planted faults: no flush is kept, or only the last one of each commit
+  for (const int kept : {0, 1}) {  // planted faults: the log contains no flush, or only the last one of each commit
     IoLog log = record(1);
     std::vector<IoLog::Entry> entries;
     for (size_t i = 0; i < log.entries.size(); ++i) {
@@ -207,7 +208,7 @@ TEST_P(FaultyStore, FlushesLeftOutAreCaught) {
 TEST_P(FaultyStore, DataInTheSlotInUseIsCaught) {
   IoLog log = record(1);
   const i64 tables = table_offset(describe().persistent_tiles, 0), bytes = table_bytes(describe().persistent_tiles);
-  for (IoLog::Write& write : log.writes) {  // planted fault: both slots use one table
+  for (IoLog::Write& write : log.writes) {  // planted fault: both slots use the same checksum table
     if (write.offset == tables + bytes && write.bytes.size() == static_cast<size_t>(bytes)) write.offset = tables;
   }
   EXPECT_GT(judge(log, Disaster::process_death, 2).bad, 0);

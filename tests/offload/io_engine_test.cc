@@ -87,7 +87,7 @@ TEST_P(Engines, ManyRequestsInFlightFromOneThread) {
 }
 
 TEST_P(Engines, LargeRequestsAreCutIntoPieces) {
-  const auto engine = make(2);  // fewer slots than pieces: the rest waits inside the engine
+  const auto engine = make(2);  // the queue has fewer slots than there are pieces, so the rest waits inside the engine
   const i64 bytes = 9 * kMiB + 4096;
   const ScratchFile file = this->file(bytes);
   Buffer out(bytes), in(bytes);
@@ -164,7 +164,7 @@ TEST_P(Engines, ErrorsNameFileOffsetErrnoAndCure) {
   EXPECT_EQ(io.code, ErrorCode::io);
   for (const char* part : {"read of", "Input/output error", "errno 5", "dmesg", "--nvme"}) EXPECT_TRUE(io.says(part)) << io.text;
   EXPECT_TRUE(io.says(file.path().string())) << io.text;
-  EXPECT_TRUE(io.says("at offset 2097152 ")) << io.text;  // with a queue depth of 1, pieces end in order
+  EXPECT_TRUE(io.says("at offset 2097152 ")) << io.text;  // with a queue depth of 1, pieces end in order, so this one fails first
   system_.transfers = 0;
   system_.fail_at = 0;
   system_.error_number = ENOSPC;
@@ -214,7 +214,7 @@ TEST_P(Engines, AFullQueueBlocksNobodyAndUrgentPiecesGoFirst) {
     events.push_back(engine->submit({&file, false, begin, bytes, buffer.data() + begin, priority}));
   };
   read(0, kMiB, Priority::normal);
-  while (!system.was_asked()) std::this_thread::yield();  // the only slot of the queue is taken now
+  while (!system.was_asked()) std::this_thread::yield();  // waits until the only slot of the queue is taken
   read(kMiB, 2 * kMiB, Priority::normal);
   read(3 * kMiB, kMiB, Priority::normal);
   read(4 * kMiB, 2 * kMiB, Priority::urgent);
@@ -307,7 +307,7 @@ TEST_P(Engines, OffsetsBeyond4GiB) {
   const ScratchFile file = ScratchFile::open(path, true);
   ASSERT_EQ(file.bytes(), 9 * kGiB);
   Buffer low(4096, 1), high(4096, 2), in(4096);
-  const i64 far = 8 * kGiB + 4096;  // equals the offset of `low` if only 32 bits are kept
+  const i64 far = 8 * kGiB + 4096;  // this offset equals that of `low` in the lower 32 bits
   engine->submit({&file, true, 4096, 4096, low.data()}).wait();
   engine->submit({&file, true, far, 4096, high.data()}).wait();
   engine->submit({&file, false, 4096, 4096, in.data()}).wait();
@@ -377,7 +377,7 @@ TEST(EngineChoice, PreadStandsInForARefusedUringAndSaysWhy) {
     EXPECT_EQ(chosen.engine->name(), "pread");
     EXPECT_NE(chosen.why.find("refused io_uring"), std::string::npos) << chosen.why;
     EXPECT_NE(chosen.why.find(cause), std::string::npos) << chosen.why;
-    EXPECT_NE(chosen.why.find("more CPU"), std::string::npos) << chosen.why;  // the message names the cost of pread
+    EXPECT_NE(chosen.why.find("more CPU"), std::string::npos) << chosen.why;  // the message names the cost of the pread engine
     const auto error = error_of([&] { make_io_engine(IoEngineKind::io_uring, 8, system); });
     EXPECT_EQ(error.code, ErrorCode::io);
     EXPECT_TRUE(error.says(cause) && error.says("--io-engine pread")) << error.text;

@@ -61,7 +61,7 @@ TEST_F(Store, ABitFlipIsCaughtNamingFileTileAndGeneration) {
   SmallStore store(engine_, describe());
   store.write_generation(4, true);
   const i64 data = data_offset(describe().persistent_tiles, 0);
-  flip_bit(file(0), data + 8192 + 100);  // generation 4 is in slot 0; tile 1 begins with the third page
+  flip_bit(file(0), data + 8192 + 100);  // version 4 of the data is in the first half of the blob, where tile 1 begins with the third page
   Buffer in(5 * 8192);
   store.blobs[0]->read({0, 5}, 4, in.span()).wait();
   store.blobs[0]->verify({0, 1}, 4, in.span(0, 8192));
@@ -73,7 +73,7 @@ TEST_F(Store, ABitFlipIsCaughtNamingFileTileAndGeneration) {
   }
 }
 
-// Flips one bit in each page of either file in turn. Exactly the pages of the committed generation must be reported as damaged.
+// Flips one bit in each page of either file in turn. Exactly the pages of the committed version of the data must be reported as damaged.
 TEST_F(Store, EveryPageOfACommittedGenerationIsGuarded) {
   run(0, 2, describe());
   int found = 0;
@@ -87,7 +87,8 @@ TEST_F(Store, EveryPageOfACommittedGenerationIsGuarded) {
       flip_bit(file(stripe), page + 77);
     }
   }
-  EXPECT_EQ(found, 5 * 2 + 3 * 4 + 2 * 1);  // pages of one generation; the other slot and the gradients are not guarded
+  // the number of pages of one generation (version of the data); the other version's pages and the gradients have no valid checksums
+  EXPECT_EQ(found, 5 * 2 + 3 * 4 + 2 * 1);
   SmallStore store(engine_, describe());
   EXPECT_EQ(store.objection(1, 0), "");
 }
@@ -110,13 +111,13 @@ TEST_F(Store, AnInvalidatedOneHoldsNothing) {
     }
     store.store.invalidate();
     EXPECT_FALSE(store.store.last_commit());
-    store.write_generation(57, true);  // the new state comes from a checkpoint
+    store.write_generation(57, true);  // the new state, as if it came from a checkpoint
   }
   EXPECT_TRUE(says(why_new(describe()), "no committed step"));
   SmallStore store(engine_, describe());
   engine_.system().fail_at = 0;
   engine_.system().failures = 100;
-  store.store.invalidate();  // must not throw, although the drive fails
+  store.store.invalidate();  // invalidate() must not throw, although the drive fails
 }
 
 TEST_F(Store, StampsAndCommitsAreHeldToTheirPromises) {
@@ -137,7 +138,8 @@ TEST_F(Store, StampsAndCommitsAreHeldToTheirPromises) {
   store.store.commit(0, std::string(kMaxRecordBytes, 'x'));
   EXPECT_EQ(store.store.last_commit()->record.size(), 3072u);
   EXPECT_EQ(code([&] { store.store.commit(2, ""); }), ErrorCode::bug);
-  EXPECT_EQ(code([&] { weights.stamp({0, 1}, 2, bytes.span()); }), ErrorCode::bug);                 // error: would overwrite generation 0
+  // an error, because it would overwrite version 0 of the data
+  EXPECT_EQ(code([&] { weights.stamp({0, 1}, 2, bytes.span()); }), ErrorCode::bug);
   EXPECT_EQ(code([&] { store.blobs[2]->stamp({0, 1}, 1, bytes.span(0, 4096)); }), ErrorCode::bug);  // error: frozen weights
   store.blobs[3]->stamp({0, 1}, 2, bytes.span());                                                   // gradients may be overwritten
   EXPECT_EQ(store.objection(0, 0), "");
@@ -158,7 +160,7 @@ TEST_F(Store, BlobsBeyondTheDescriptionAreBugs) {
   EXPECT_EQ(code(store, 1, 4096, 2, false), ErrorCode::bug);
   EXPECT_EQ(code(store, 1, 4096, 3, true), ErrorCode::bug);
   EXPECT_EQ(code(store, description.persistent_tiles + 1, 4096, 1, true), ErrorCode::bug);
-  EXPECT_EQ(code(store, 1, 4096, 1, false), ErrorCode::bug);  // error: this range belongs to what persists
+  EXPECT_EQ(code(store, 1, 4096, 1, false), ErrorCode::bug);  // an error, because this range belongs to the persistent blobs
 }
 
 TEST_F(Store, SenselessDescriptionsAreRefused) {
@@ -185,7 +187,7 @@ TEST_F(Store, BytesAreCountedOnceAndAnErrorOfOneStripeIsTheBlobs) {
   engine_.system().fail_at = 1;
   const Event event = store.blobs[1]->read({0, 3}, 0, in.span());
   EXPECT_EQ(error_of([&] { event.wait(); }).code, ErrorCode::io);
-  EXPECT_GT(engine_.system().transfers, 2);  // all transfers have ended
+  EXPECT_GT(engine_.system().transfers, 2);  // all transfers have ended by now
   EXPECT_EQ(engine_.system().at_work, 0);
 }
 

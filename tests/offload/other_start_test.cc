@@ -17,12 +17,12 @@ using test::IoLog;
 using test::kFirstGeneration;
 using test::SmallStore;
 
-constexpr u64 kOthers = 40;  // generation that the other run commits
+constexpr u64 kOthers = 40;  // number of the version (generation) that the other run commits
 
 struct Way {
   const char* name;
   std::function<void(StoreDescription&)> change;
-  bool commits = true;  // false: commits nothing, since otherwise the right start would continue from its commit
+  bool commits = true;  // false: the other run commits nothing, since otherwise the right start would continue from its commit
 };
 const Way kWays[] = {
     {"another layout", [](StoreDescription& d) { d.layout_hash = 8; }},
@@ -51,8 +51,8 @@ class OtherStart : public test::CrashTest {
                 : "nothing";
   }
 
-  // Runs every kind of start that does not fit, and expects the start that fits to find the
-  // same as before. Returns 1 if the image contains a commit, and 0 otherwise.
+  // Runs every kind of start that does not fit, and expects that the start that fits then finds the same state as it found before them.
+  // Returns 1 if the image contains a commit, and 0 otherwise.
   i64 expect_the_same(const Image& image, const StoreDescription& right, bool commits) {
     const auto put_back = [&] {
       clear();
@@ -146,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(All, KilledStartRelease, testing::Values(Durability::ch
 TEST_P(KilledStartRelease, WhileItSetsAside) {
   for (const Way& way : kWays) {
     SCOPED_TRACE(way.name);
-    bool again = GetParam() == Durability::step;  // at every second death the wrong start runs once more before the right one
+    bool again = GetParam() == Durability::step;  // at every second death, the wrong start runs once more before the right one
     const auto then = [&] {
       again = !again;
       if (again) start(other(way), way.commits);

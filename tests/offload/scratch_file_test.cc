@@ -65,7 +65,8 @@ TEST(ScratchFile, AFullFilesystemRefusesAndKeepsNothing) {
   for (const std::string& part : {format_bytes(16 * kMiB), format_bytes(8 * kMiB), std::string("--nvme")})
     EXPECT_TRUE(error.says(part)) << error.text;
   EXPECT_TRUE(std::filesystem::is_empty(small.path()));
-  const ScratchFile fits = ScratchFile::create(small.path() / "data", 6 * kMiB);  // the space of the failed file is free again
+  // creating this file succeeds, because the space of the failed file is free again
+  const ScratchFile fits = ScratchFile::create(small.path() / "data", 6 * kMiB);
   EXPECT_TRUE(fits.preallocated());
 }
 

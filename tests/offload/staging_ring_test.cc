@@ -36,7 +36,7 @@ TEST(StagingRing, HostMemoryStaysTheSameHoweverMuchFlows) {
   std::thread other([&] { stream(0, kTiles / 2); });
   stream(kTiles / 2, kTiles);
   other.join();
-  std::vector<StagingRing::Lease> all;  // when all four leases are taken, every write is done
+  std::vector<StagingRing::Lease> all;  // all four buffers can be taken only after every write is done
   for (int i = 0; i < 4; ++i) all.push_back(ring.acquire());
   EXPECT_EQ(traffic.written_bytes[2], 100 * 4 * kTile);
   EXPECT_EQ(pool.peak_bytes(), 4 * kTile);
@@ -101,7 +101,7 @@ TEST(StagingRing, ABusyBufferIsNotHandedOn) {
   Event written;
   std::thread writer([&] {
     std::this_thread::sleep_for(30ms);
-    written.fail(std::make_exception_ptr(Error(ErrorCode::io, "planted")));  // a failed write returns its buffer as well
+    written.fail(std::make_exception_ptr(Error(ErrorCode::io, "planted")));  // a failed write must return its buffer as well
   });
   { ring.acquire().busy_until(written); }
   EXPECT_TRUE(written.ready());

@@ -24,7 +24,7 @@ struct StoreOpen : test::StoreTest {
 TEST_F(StoreOpen, OldWeightsStayAndOnePathIsTheSameCode) {
   run(0, 2, describe());
   StoreDescription other = describe();
-  other.paths[0].weight = 5;  // another weight, as if the drive was measured again
+  other.paths[0].weight = 5;  // another weight, as if the drive had been measured again
   {
     SmallStore store(engine_, other);
     ASSERT_TRUE(store.store.last_commit());
@@ -93,7 +93,7 @@ TEST_F(StoreOpen, WithoutRoomForMorePassingBytesTheStateStays) {
 
 TEST_F(StoreOpen, ADamagedLastCommitLeavesTheOneBefore) {
   run(0, 2, describe());
-  flip_bit(file(0), kSuperblockOffset + 0 * kPageBytes + 40);  // the superblock of commit 2, which is generation 1
+  flip_bit(file(0), kSuperblockOffset + 0 * kPageBytes + 40);  // damages the superblock of commit 2 (generation 1)
   SmallStore store(engine_, describe());
   ASSERT_TRUE(store.store.last_commit());
   EXPECT_EQ(store.store.last_commit()->generation, 0u);
@@ -175,7 +175,7 @@ TEST_F(StoreOpen, OddPagesNeverGoUnnoticed) {
     edit(file(0), 0, std::ssize(good), [&](std::byte* bytes) {
       std::memcpy(bytes, good.data(), good.size());
       for (int i = 0; i < 1 + round % 3; ++i) bytes[random() % 5 * kPageBytes + random() % 400] = static_cast<std::byte>(random());
-      for (i64 page = 0; page < 3 && round % 4 != 0; ++page) {  // header and superblocks end with their checksum
+      for (i64 page = 0; page < 3 && round % 4 != 0; ++page) {  // header and superblocks end with their checksum, which is made to match
         const u32 crc = crc32c({bytes + page * kPageBytes, static_cast<size_t>(kPageBytes - 4)});
         std::memcpy(bytes + (page + 1) * kPageBytes - 4, &crc, 4);
       }

@@ -1,4 +1,4 @@
-// Provides a single blob in a store of its own over two paths, for tests of blobs and of code that streams through them.
+// Provides a store over two paths that holds a single blob, for tests of blobs and of code that streams through them.
 #pragma once
 #include <memory>
 #include <string>
@@ -26,7 +26,7 @@ class StoreBlob {
     description.run_id = "blob";
     description.data_bytes = data_bytes;
     description.persistent_tiles = tiles;
-    description.stripe_unit_bytes = 3 * offload::kPageBytes;  // so that most tiles cross stripe units
+    description.stripe_unit_bytes = 3 * offload::kPageBytes;  // this size makes most tiles cross stripe units
     return description;
   }
 

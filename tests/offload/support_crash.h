@@ -1,5 +1,5 @@
-// Records the I/O of a small store over several generations, with marks that tell what had been reported committed at each entry of the
-// log.
+// Records the I/O of a small store over several generations (versions of its data), with marks that tell what had been reported committed
+// at each entry of the log.
 #pragma once
 #include <algorithm>
 #include <filesystem>
@@ -11,8 +11,8 @@
 
 namespace spillway::test {
 
-constexpr u64 kFirstGeneration = 3;  // generation of the first commit
-// Lists generations in the order of their commits. Generation 5 is committed twice, with different records.
+constexpr u64 kFirstGeneration = 3;  // number of the version of the data in the first commit
+// Lists generations (versions of the data) in the order of their commits. Generation 5 is committed twice, with different records.
 constexpr u64 kCommittedGenerations[] = {3, 4, 5, 5, 6, 7};
 
 class CrashTest : public testing::TestWithParam<offload::Durability> {

@@ -1,4 +1,4 @@
-// Provides a small store over two paths. Every tile's content is determined by its blob, number and generation, so
+// Provides a small store over two paths. Every tile's content is determined by its blob, number and generation (version of the data), so
 // tests can tell whose data they read. A fixture serves tests of the files that such a store leaves.
 #pragma once
 #include <fcntl.h>
@@ -50,7 +50,8 @@ inline void fill_tile(std::span<std::byte> tile, size_t blob, i64 number, u64 ge
   fill_pattern(tile, blob + 10 * static_cast<u64>(number) + 1000 * (generation + 1));
 }
 
-/// Returns the content of all tiles of a blob in a generation. The content is cached, so only one thread may call this function.
+/// Returns the content of all tiles of a blob in a generation (version of the data). The content is cached, so only one thread may call
+/// this function.
 inline std::span<const std::byte> tiles_of(size_t blob, u64 generation) {
   static std::map<std::pair<size_t, u64>, std::vector<std::byte>> made;
   std::vector<std::byte>& tiles = made[{blob, generation}];
@@ -78,7 +79,7 @@ class SmallStore {
     blobs[blob]->stamp({tile, tile + 1}, generation, out.span());
     events_.push_back(blobs[blob]->write({tile, tile + 1}, generation, out.span()));
   }
-  /// Starts the writes of a generation. Frozen weights are written only in the first one.
+  /// Starts the writes of a generation (version of the data). Frozen weights are written only in the first generation.
   void start_generation(u64 generation, bool first) {
     for (size_t b = 0; b < blobs.size(); ++b) {
       if (b == 2 && !first) continue;
@@ -129,7 +130,7 @@ class StoreTest : public testing::Test {
   offload::StoreDescription describe(offload::Durability durability = offload::Durability::checkpoint) {
     return small_description({{place(0), 2}, {place(1), 1}}, durability);
   }
-  // Runs the store as a process that writes and commits generations [begin, end) and then dies.
+  // Runs the store as a process that writes and commits generations (versions of the data) [begin, end) and then dies.
   void run(u64 begin, u64 end, const offload::StoreDescription& description) {
     SmallStore store(engine_, description);
     for (u64 g = begin; g < end; ++g) {

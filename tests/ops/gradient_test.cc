@@ -298,7 +298,7 @@ TEST(Attention, OfWindowsDocumentsAndCapsIsItsDefinition) {
 // A window that covers all keys equals no window, and documents packed into a row equal each document
 // alone. Results and gradients must be the same to the bit, since skipped keys only add zeros to sums.
 TEST(Attention, OfDocumentsInARowIsThatOfEachAlone) {
-  constexpr i64 T = 330, cut = 288;  // `cut` is a multiple of the kernel's panels, so that sums are split in the same way
+  constexpr i64 T = 330, cut = 288;  // `cut` is a multiple of the kernel's panels, so that sums are split in the same way in both runs
   const auto run = [](const Tensor& x, const ops::AttentionOptions& options) {
     autograd::Tape tape;
     const Variable in = tape.input(x);

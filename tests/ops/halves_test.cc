@@ -28,9 +28,10 @@ using ops::Variable;
 using Function = std::function<Variable(const std::vector<Variable>&)>;
 
 struct Case {
-  std::vector<Shape> activations, parameters;  // f() gets activations first and then parameters
-  double f32 = 4e-6;                           // absolute error of f32 arithmetic
-  double on_the_way = 0;                       // absolute error of intermediate results that are rounded to bf16; f16 is eight times finer
+  std::vector<Shape> activations, parameters;  // the shapes of the inputs; f() gets activations first and then parameters
+  double f32 = 4e-6;                           // the absolute error of the f32 arithmetic
+  // the absolute error of intermediate results that are rounded to bf16; that of f16 is an eighth
+  double on_the_way = 0;
 };
 
 Tensor ones_of(i64 n) { return tensor_of<float>(std::vector<float>(static_cast<size_t>(n), 1), {n}); }
@@ -102,7 +103,7 @@ TEST(Halves, ABiasAsAParameterOfAPlainSum) {
   check({{{5, 37}}, {{5, 37}}}, [](const auto& in) { return ops::add(in[0], in[1]); });
 }
 
-// The sums have 70 products of size about 1. A case with an inner extent of 1100 spans several chunks.
+// The sums have 70 products of size about 1 each. A case with an inner dimension of 1100 spans several chunks.
 TEST(Halves, Linear) {
   for (const auto layout : {ops::WeightLayout::out_in, ops::WeightLayout::in_out}) {
     const bool in_out = layout == ops::WeightLayout::in_out;
@@ -163,8 +164,9 @@ TEST(Halves, Rope) {
   });
 }
 
-// The backward of attention reads the output as it was stored. delta = sum of out * dout over the width is off by up to 2^-8 of its
-// terms (8 of size 1, two of them large), and each score's gradient by that times its probability. Gradients are sums of few such terms.
+// The backward of attention reads the output as it was stored. The sum delta = out * dout over the width is therefore off by up to 2^-8
+// of its terms (8 terms of size 1, two of them large). The gradient of a score is off by that error times the score's probability, and
+// the results are sums of few such gradients.
 TEST(Halves, Attention) {
   for (const double dropout : {0.0, 0.2}) {
     ops::AttentionOptions options;
@@ -200,7 +202,8 @@ TEST(Halves, CrossEntropyOfLogits) {
   check({{{5, 41}}, {}}, [&](const auto& in) { return ops::cross_entropy_sum(in[0], targets, 0.5); });
 }
 
-// The fused head gives the bits of its separate ops, since f32 logits are not rounded. The logits for sampling are those of the loss.
+// The fused head gives bitwise the results of its separate ops, since f32 logits are not rounded. The logits for sampling are those of the
+// loss.
 TEST(Halves, LogitsAreWide) {
   for (const DType narrow : {DType::bf16, DType::f16}) {
     const Tensor x = test::random({3, 20}, narrow, 1), w = test::random({50, 20}, narrow, 2), wide = ops::logits(x, w);

@@ -155,7 +155,7 @@ void expect_equal_arenas(Make make) {
     ThreadPool pool(threads);
     const Stream stream{Device::cpu(), &pool, &exact};
     StreamScope scope(stream);
-    run(in);  // throws if it needs one byte more than planned, since the arena has exactly the planned bytes
+    run(in);  // run() throws if it requests one byte more than planned, since the arena has exactly the planned size
     EXPECT_EQ(exact.peak_bytes(), dry.peak_bytes()) << threads << " threads";
     EXPECT_EQ(exact.used_bytes(), 0);
   }

@@ -138,7 +138,7 @@ TEST(Reference, Unary) {
 
 TEST(Reference, Pointwise) {
   check("pow", 12, [](const Case& c) { return ops::pow(c["x"], c.attributes.at("exponent").get<double>()); });
-  check("pow", 12, [](const Case& c) {  // passes the exponent as a tensor
+  check("pow", 12, [](const Case& c) {  // this call of pow() takes the exponent as a tensor
     const Tensor exponent = empty({1}, c["x"].dtype());
     kernels::pointwise(kernels::Pointwise::fill, {}, {c.attributes.at("exponent").get<double>(), 0}, exponent);
     return ops::pow(c["x"], exponent);
@@ -185,7 +185,8 @@ TEST(Reference, Picks) {
   check("gather", 3, [](const Case& c) { return ops::gather(c["x"], c.attributes.at("axis"), c.ints.at("idx")); });
 }
 
-// Split has several outputs, each with a gradient of its own. The outputs put together again must equal x, and so their gradients.
+// Compares ops::split(), which has several outputs, each with a separate gradient. Putting the outputs together again must give x, and
+// putting their gradients together the gradient of x.
 TEST(Reference, Split) {
   const ReferenceFile file("ops/split.safetensors");
   const json all = index().at("split");

@@ -1,5 +1,5 @@
-// Tests products and norms that add to an existing tensor, forward and backward. On a CPU they have the bits
-// of the separate ops, whichever weights are trained. On a GPU they launch no separate addition kernel.
+// Tests products and norms that add to an existing tensor, forward and backward. On a CPU they are bitwise equal to the separate ops,
+// whichever weights are trained. On a GPU they launch no separate addition kernel.
 #include "ops/elementwise/elementwise.h"
 #include "ops/products/linear.h"
 #include "ops/rows/norm.h"
@@ -107,7 +107,8 @@ TEST_F(ResidualOnGpu, TheSameBitsAtOnceAndInTwoParts) {
   }
 }
 
-// Compares with the separate ops, which round every sum. The tolerance is some tens of rounding errors of numbers of size 1 to 4.
+// Compares the fused ops with the separate ones, which round every sum. The tolerance is some tens of rounding errors of numbers of size
+// 1 to 4.
 TEST_F(ResidualOnGpu, NearItsParts) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     const Results fused = there({dtype, true, false, true}), parts = there({dtype, true, false, true}, false);

@@ -1,5 +1,5 @@
-// Tests that AdamW and the gradient norm on a GPU give the bits of the CPU, in every state
-// format, in place and out of place, over parts of tiles (16,384 elements) that end anywhere.
+// Tests that AdamW and the gradient norm on a GPU give bitwise the results of the CPU, in every state format, in place and out of place,
+// over parts of tiles (16,384 elements) that end anywhere.
 #include <gtest/gtest.h>
 
 #include "optim/adamw_gpu.h"

@@ -1,4 +1,4 @@
-// Compares AdamW with PyTorch's trajectories, with the formula rounded operation by operation, and between instruction sets.
+// Compares AdamW with PyTorch's trajectories, with the formula in which each operation is rounded, and instruction sets with each other.
 #include "optim/adamw.h"
 
 #include <gtest/gtest.h>
@@ -191,7 +191,7 @@ void equals_scalar_at_any_length(Isa isa) {
 TEST_P(AdamWPath, EqualsScalarAtAnyLengthF32) { equals_scalar_at_any_length<float>(GetParam()); }
 TEST_P(AdamWPath, EqualsScalarAtAnyLengthF64) { equals_scalar_at_any_length<double>(GetParam()); }
 
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(AdamWPath);  // a CPU may have only the scalar path
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(AdamWPath);  // a CPU that has only the scalar path instantiates no test
 INSTANTIATE_TEST_SUITE_P(Isa, AdamWPath, testing::ValuesIn(available_isas().subspan(1)), test::isa_name);
 
 }  // namespace

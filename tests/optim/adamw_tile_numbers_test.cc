@@ -84,9 +84,9 @@ Tile descend(const StateFormat& f, const AdamWSettings& settings, const std::fun
   return tile;
 }
 
-// Once v passes 0.25, each step changes v by less than half the spacing of bf16, so rounding to nearest would stop it there. In 8 bits a
-// spacing is seven steps wide. The mean of 8000 elements, each off by at most one spacing (0.8 %), is accurate to 1e-4. The test requires
-// 0.5 %.
+// Once v (AdamW's second moment) passes 0.25, each update changes v by less than half the spacing of bf16, so rounding to nearest would
+// stop it there. In 8 bits a spacing is seven steps wide. The mean of 8000 elements, each off by at most one spacing (0.8 %), is accurate
+// to 1e-4. The test requires 0.5 %.
 TEST(AdamWTileNumbers, StochasticRoundingKeepsTheExpectation) {
   for (Moments moments : {Moments::bf16, Moments::int8}) {
     const StateFormat f{DType::bf16, Master::fp32, moments};
@@ -128,7 +128,7 @@ double distance_from_minimum(Moments moments) {
 
 TEST(AdamWTileNumbers, RoundedMomentsDescendAsFarAsFp32) {
   const double fp32 = distance_from_minimum(Moments::fp32);
-  EXPECT_LT(fp32, 0.1);  // at the start the distance is 1
+  EXPECT_LT(fp32, 0.1);  // the descent begins at a distance of 1 from the minimum
   EXPECT_LT(distance_from_minimum(Moments::bf16), 1.05 * fp32);
   EXPECT_LT(distance_from_minimum(Moments::int8), 1.25 * fp32);
 }

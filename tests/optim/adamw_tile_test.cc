@@ -75,7 +75,8 @@ TEST_P(TileFormat, ManyStepsInPlaceAreManyStepsOutOfPlace) {
   EXPECT_TRUE(same(f, in_place, slow));
 }
 
-// Compares only the weights. With 8-bit moments, elements of a quantization block share a scale, but weights are updated before that.
+// Shows that the update of one part of a tile leaves the weights of other parts alone. Only weights are compared: with 8-bit moments,
+// elements of a quantization block share a scale, but weights are updated before the moments are encoded.
 TEST_P(TileFormat, PartsDoNotChangeEachOther) {
   const StateFormat f = GetParam();
   const ThreeParts three;
@@ -104,7 +105,8 @@ TEST_P(TileFormat, GapsStayZero) {
   const AlignedBytes gradient(f.gradient_tile_bytes());
   std::memset(gradient.data(), 0, gradient.size());
   EXPECT_TRUE(updated(f, old, gradient, {&gap, 1}, Isa::best, true) == old);
-  EXPECT_FALSE(updated(f, old, gradient, {&used, 1}, Isa::best, true) == old);  // eps is 0, so an element that is updated divides 0 by 0
+  // eps is 0, so updating an element of this tile would divide 0 by 0
+  EXPECT_FALSE(updated(f, old, gradient, {&used, 1}, Isa::best, true) == old);
 }
 
 TEST_P(TileFormat, NanIsNeverHidden) {
@@ -139,7 +141,8 @@ INSTANTIATE_TEST_SUITE_P(Formats, TileFormat, testing::ValuesIn(test::all_format
 TEST(F16Weight, IsItsMasterRoundedToEven) {
   const StateFormat f = plain_format(DType::f16);
   std::vector<double> master(kTileElems, 0);
-  for (u32 bits = 0; bits < 0x7c00; bits += 2) {  // makes masters halfway between an even f16 and the next one, of both signs
+  // the loop makes master weights halfway between an even f16 number and the next one, of both signs
+  for (u32 bits = 0; bits < 0x7c00; bits += 2) {
     const double below = widen(Float16{static_cast<u16>(bits)}),
                  next = bits + 1 == 0x7c00 ? 65536 : widen(Float16{static_cast<u16>(bits + 1)});
     master[bits / 2] = (below + next) / 2 * (bits % 4 == 0 ? 1 : -1);
@@ -150,7 +153,7 @@ TEST(F16Weight, IsItsMasterRoundedToEven) {
     write_tile<double>(f, {master, {}, {}}, tile.weight.data(), tile.state.data());
     const AlignedBytes gradient(f.gradient_tile_bytes());
     std::memset(gradient.data(), 0, gradient.size());
-    // The gradient and the decay are zero, so the masters do not change.
+    // The gradient and the weight decay are zero, so the update does not change the master weights.
     const auto s = make_adamw_scalars<double>({}, 0, 0, 1, 1);
     const TilePart whole{kTileElems, &s};
     Tile next(f);

@@ -43,7 +43,8 @@ TEST_P(AverageOf, GoesAShareOfTheWayToTheMaster) {
   const double unit = f.weight == DType::f64 ? 0x1p-53 : 0x1p-24;
   for (size_t i = 0; i < w.size(); ++i) {
     const double step = (1 - kDecay) * (w[i] - a[i]), want = a[i] + step;
-    ASSERT_NEAR(got[i], want, 1.01 * unit * (3 * std::abs(step) + std::abs(want))) << i;  // allows for rounding the factor 1 - decay too
+    // the factor 1.01 allows for the rounding error of 1 - decay
+    ASSERT_NEAR(got[i], want, 1.01 * unit * (3 * std::abs(step) + std::abs(want))) << i;
   }
   EXPECT_NE(got, a);
 }

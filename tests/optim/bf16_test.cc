@@ -14,7 +14,7 @@ constexpr bool comes_back(u32 bits) {
   return std::bit_cast<u32>(join_master(weight_of_master(master), remainder_of_master(master))) == bits;
 }
 
-// Every bf16 weight, with remainders around 0, one half and one, must give back its fp32 master.
+// Shows that every bf16 weight, with a remainder near 0, one half or one spacing, gives back its fp32 master.
 TEST(SplitMaster, ComesBackAtEveryEdge) {
   for (u32 upper = 0; upper < 0x10000; ++upper) {
     for (u32 lower : {0x0000u, 0x0001u, 0x1234u, 0x7fffu, 0x8000u, 0x8001u, 0xfffeu, 0xffffu}) {
@@ -32,7 +32,7 @@ TEST(SoakSplitMaster, IsABijectionOnAllPatterns) {
 
 TEST(SplitMaster, WeightIsTheNearestTiesAwayFromZero) {
   const auto weight = [](float master) { return widen_bf16(weight_of_master(master)); };
-  EXPECT_EQ(weight(1 + 0x1p-8f), 1 + 0x1p-7f);  // a tie is rounded away from zero
+  EXPECT_EQ(weight(1 + 0x1p-8f), 1 + 0x1p-7f);  // a number halfway between two bf16 values is rounded away from zero
   EXPECT_EQ(weight(-1 - 0x1p-8f), -1 - 0x1p-7f);
   EXPECT_EQ(weight(1 + 3 * 0x1p-8f), 1 + 0x1p-6f);
   EXPECT_EQ(weight(1 + 0x1p-8f - 0x1p-23f), 1);
@@ -57,7 +57,7 @@ TEST(SplitMaster, ACanonicalNanIsANanWeight) {
     EXPECT_TRUE(std::isnan(join_master(weight_of_master(master), remainder_of_master(master))));
   }
   EXPECT_EQ(canonical(1.5f), 1.5f);
-  // A NaN with these bits would give the weight 0, so masters must be canonical.
+  // A NaN with these bits would be rounded to the weight 0. NaN masters must therefore be canonical.
   EXPECT_FALSE(std::isnan(widen_bf16(weight_of_master(std::bit_cast<float>(0xffffffffu)))));
 }
 

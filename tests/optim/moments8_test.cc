@@ -25,7 +25,7 @@ TEST(Moments8, CodesAreTheDynamicTree) {
   for (int code = 0; code < 256; ++code) {
     EXPECT_NEAR(decode_v(static_cast<u8>(code), 1), by_words(code, 8), 1e-6 * by_words(code, 8)) << code;
     const int m = code < 128 ? code : code - 256;
-    if (m == -128) continue;  // -128 is no code of m
+    if (m == -128) continue;  // the code -128 is not used for m
     EXPECT_NEAR(decode_m(static_cast<u8>(code), 1), std::copysign(by_words(std::abs(m), 7), m), 1e-6) << m;
   }
   EXPECT_EQ(decode_v(255, 1), 1);
@@ -51,8 +51,8 @@ TEST(Moments8, RoundingIsUnbiased) {
     EXPECT_LE(high - low, 1);
     EXPECT_LE(decode_v(static_cast<u8>(low), 1), x * 1.000001f);
     EXPECT_GE(decode_v(static_cast<u8>(high), 1), x * 0.999999f);
-    // Positions on the axis of codes are accurate to 2^-16 of a code plus a rounding
-    // error of 2^-16 over 255 codes: 4e-5 of a spacing, which is at most 4.5 x.
+    // Positions on the axis of codes are accurate to 2^-16 of a code plus a rounding error of 2^-16 over 255 codes: 4e-5 of a spacing,
+    // and a spacing is at most 4.5 x.
     EXPECT_NEAR(sum_v / 0x10000, x, 2e-4 * x);
     EXPECT_NEAR(sum_m / 0x10000, -x, 2e-4 * x);
   }
@@ -89,7 +89,7 @@ TEST(Moments8, DecodedValuesHaveTheSameScaleAndCodes) {
   std::vector<float> m(255), v(256);
   for (float scale : scales) {
     for (size_t code = 0; code < v.size(); ++code) v[code] = decode_v(static_cast<u8>(code), scale);
-    for (size_t k = 0; k < m.size(); ++k) m[k] = decode_m(static_cast<u8>(k + 129), scale);  // makes the values of codes -127 to 127
+    for (size_t k = 0; k < m.size(); ++k) m[k] = decode_m(static_cast<u8>(k + 129), scale);  // the loop decodes the codes -127 to 127
     ASSERT_EQ(block_scale(m), scale);
     ASSERT_EQ(block_scale(v), scale);
     for (size_t code = 0; code < v.size(); ++code) ASSERT_EQ(encode_v(v[code], scale, 0x8000), code) << scale;

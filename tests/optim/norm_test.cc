@@ -18,7 +18,7 @@ using test::Values;
 template <class T>
 double model(std::span<const T> tile) {
   std::vector<double> lanes(64, 0.0);
-  for (size_t i = 0; i < 16384; ++i) {  // pads the tile with zeros to 16,384 elements
+  for (size_t i = 0; i < 16384; ++i) {  // the loop pads the tile with zeros to 16,384 elements
     const double x = i < tile.size() ? static_cast<double>(tile[i]) : 0.0;
     lanes[i % 64] += x * x;
   }
@@ -30,16 +30,18 @@ double model(std::span<const T> tile) {
 
 TEST(TileSquareSum, AddsInTheDocumentedOrder) {
   std::vector<float> tile(16384, 0.0f);
-  tile[0] = 134217728.0f;  // its square is 2^54, whose neighbours are 4 apart, so adding ones singly loses them
+  // the square of this number is 2^54; fp64 numbers of that size are 4 apart, so adding ones to it one at a time loses them
+  tile[0] = 134217728.0f;
   tile[64] = tile[128] = tile[192] = 1;
   EXPECT_EQ(tile_square_sum(tile), 0x1p54);
-  tile[1] = tile[33] = tile[5] = tile[7] = 1;  // added up in lane 1 first, these four ones reach lane 0 as a four
+  tile[1] = tile[33] = tile[5] = tile[7] = 1;  // these four ones are first added to each other in lane 1, so lane 0 gets them as one four
   EXPECT_EQ(tile_square_sum(tile), 0x1p54 + 4);
 }
 
 TEST(TileSquareSum, IsNearTheExactSum) {
-  // A lane adds 256 squares with 255 rounding errors (the first addition is exact), then come 6 folds of lanes. All terms are positive, so
-  // the relative error is at most 261 u (1 + tiny). Squares of fp64 values add one more. Long double's own error is 2^11 times smaller.
+  // A lane (partial sum) adds 256 squares with 255 rounding errors (the first addition is exact). Then the lanes are added up pairwise in 6
+  // rounds. All terms are positive, so the relative error is at most 261 u (1 + tiny). Squares of fp64 values add one more. Long double's
+  // own error is 2^11 times smaller.
   std::mt19937_64 random(31);
   const auto f32 = draw<float>(16384, Values::ordinary, random);
   const auto f64 = draw<double>(16384, Values::ordinary, random);
@@ -113,7 +115,7 @@ class TileSquareSumPath : public test::FastPath {};
 TEST_P(TileSquareSumPath, EqualsTheLaneModelF32) { equals_model<float>(GetParam()); }
 TEST_P(TileSquareSumPath, EqualsTheLaneModelF64) { equals_model<double>(GetParam()); }
 TEST_P(TileSquareSumPath, EqualsTheLaneModelBf16) { equals_widened(GetParam()); }
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TileSquareSumPath);  // a CPU may have only the scalar path
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TileSquareSumPath);  // a CPU that has only the scalar path instantiates no test
 INSTANTIATE_TEST_SUITE_P(Isa, TileSquareSumPath, testing::ValuesIn(available_isas().subspan(1)), test::isa_name);
 
 // Compares clipping with torch, which computes the f32 norm in fp32, as a norm of norms, with
@@ -145,7 +147,7 @@ TEST(ClipFactor, FollowsTorch) {
 
 TEST(ClipFactor, Limits) {
   const double infinity = std::numeric_limits<double>::infinity();
-  EXPECT_EQ(clip_factor(123, 0), 1);  // a threshold of 0 turns clipping off
+  EXPECT_EQ(clip_factor(123, 0), 1);  // a clipping threshold of 0 turns clipping off
   EXPECT_EQ(clip_factor(0, 1), 1);
   EXPECT_EQ(clip_factor(0.5, 1), 1);
   EXPECT_EQ(clip_factor(4, 1), 1 / (4 + 1e-6));

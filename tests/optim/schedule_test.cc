@@ -25,11 +25,11 @@ void follows(const std::string& name, const Schedule& schedule, i64 from) {
 TEST(Schedule, FollowsReferences) {
   follows("constant", {Kind::constant, 1e-3, 0, 100, 0.1}, 0);
   follows("cosine_annealing", {Kind::cosine, 1e-3, 0, 100, 0.01}, 0);
-  // The next reference has Spillway's warm-up, and stays at the minimum after its end.
+  // The next reference has the same warm-up as Spillway's schedules, and stays at the minimum after its end.
   follows("warmup_cosine_min_lr", {Kind::cosine, 1e-3, 10, 81, 0.1}, 0);
 }
 
-TEST(Schedule, FollowsTransformersAfterItsWarmUp) {  // in transformers, the warm-up begins at rate 0
+TEST(Schedule, FollowsTransformersAfterItsWarmUp) {  // a warm-up of transformers begins at a learning rate of 0
   follows("constant_with_warmup", {Kind::constant, 1e-3, 10, 100, 0.1}, 10);
   follows("warmup_linear", {Kind::linear, 1e-3, 10, 101, 0}, 10);
   follows("warmup_cosine", {Kind::cosine, 1e-3, 10, 101, 0}, 10);
@@ -58,7 +58,7 @@ TEST(Schedule, ShortRuns) {
   EXPECT_EQ(learning_rate({Kind::cosine, 1e-3, 0, 1, 0.1}, 1), 0.1 * 1e-3);
   EXPECT_EQ(learning_rate({Kind::linear, 1e-3, 0, 2, 0.1}, 1), 0.1 * 1e-3);
   EXPECT_EQ(learning_rate({Kind::linear, 1e-3, 3, 4, 0.1}, 3), 1e-3);
-  EXPECT_EQ(learning_rate({Kind::linear, 1e-3, 10, 4, 0.1}, 3), 1e-3 * 4 / 11);  // the run ends before its warm-up does
+  EXPECT_EQ(learning_rate({Kind::linear, 1e-3, 10, 4, 0.1}, 3), 1e-3 * 4 / 11);  // this run ends before its warm-up does
 }
 
 TEST(Schedule, PolynomialIsLinearToAPower) {
@@ -98,7 +98,7 @@ TEST(Schedule, OneCycleFollowsPyTorch) {
   const Schedule cycle{.kind = Kind::onecycle, .learning_rate = 1e-3, .steps = 100};
   follows("onecycle_cos_2phase", cycle, 0);
   EXPECT_EQ(learning_rate(cycle, 100), learning_rate(cycle, 99)) << "beyond the last step";
-  for (const double pct_start : {0.0, 0.01, 0.5, 1.0}) {  // with 0.01 the highest rate is at the first step, where PyTorch divides 0 by 0
+  for (const double pct_start : {0.0, 0.01, 0.5, 1.0}) {  // with 0.01 the highest rate is at the first step; PyTorch divides 0 by 0 there
     for (const i64 steps : {1, 2, 100}) {
       Schedule other = cycle;
       other.pct_start = pct_start;

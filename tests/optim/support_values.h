@@ -32,7 +32,8 @@ bool same(const std::vector<T>& a, const std::vector<T>& b) {
   return true;
 }
 
-enum class Values { ordinary, tiny, huge, any };  // tiny: denormals and their neighbours; any: all bit patterns, NaN and infinity too
+// tiny: denormals and numbers near them; any: all bit patterns, including NaN and infinity
+enum class Values { ordinary, tiny, huge, any };
 
 /// Returns a random number of mean 0 and standard deviation 1, with random bits in the whole mantissa: a scaled sum of two
 /// uniform numbers. A normal distribution needs logarithms, which would take most of the time of sanitized optimizer tests.
@@ -40,7 +41,7 @@ template <class T>
 T near_zero(std::mt19937_64& random) {
   const auto uniform = [&] { return static_cast<double>(random() >> 11) * 0x1p-53; };
   const double first = uniform();
-  return static_cast<T>((first + uniform() - 1) * 2.449489742783178);  // sqrt(6) makes the variance 1
+  return static_cast<T>((first + uniform() - 1) * 2.449489742783178);  // the factor sqrt(6) makes the variance 1
 }
 
 template <class T>

@@ -17,7 +17,8 @@ unsigned half_bits(bool f16, int x) {
   return cutlass::bfloat16_t(static_cast<float>(x)).raw();
 }
 
-// Compares products of random operands. The operands are small integers, so every sum of products is exact in any order and rounding.
+// Compares products of random operands. The operands are small integers, so every sum of products is exact, in any order and under any
+// rounding.
 template <class Instruction>
 bool equal_products(const char* name, bool f16) {
   using Traits = cute::MMA_Traits<Instruction>;
@@ -74,7 +75,8 @@ bool equal_loads(const char* name, bool transposed) {
   for (int lane = 0; lane < kLanes; ++lane) at[lane] = static_cast<unsigned>(lane * 37 % 128 * kRowBytes);
   Loaded got = {};
   load(transposed, at, shared, got);
-  int source[kLanes * kRowBits];  // for each bit of the matrices, the lane that gives its row, and the bit within that row
+  // for each bit of the matrices: the lane whose address gives the bit's row, and the bit's position in that row
+  int source[kLanes * kRowBits];
   for (int lane = 0; lane < kLanes; ++lane) {
     for (int v = 0; v < kRowBits; ++v) source[static_cast<int>(typename Traits::SrcLayout{}(lane, v))] = lane * kRowBits + v;
   }

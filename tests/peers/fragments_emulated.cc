@@ -32,7 +32,7 @@ template <class... Parameters, class... Arguments>
 void run(void (*kernel)(Parameters...), Arguments... arguments) {
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(1), config.blockDim = dim3(kLanes), config.dynamicSmemBytes = kSharedBytes;
-  // The emulator has run a launch without a stream when it returns.
+  // When cudaLaunchKernelEx() returns, the emulator has finished the launch, since it has no stream.
   if (cudaLaunchKernelEx(&config, kernel, arguments...) == cudaSuccess) return;
   std::fprintf(stderr, "expected the emulator to run a warp, got an error: set SPILLWAY_EMULATED_GPUS=1\n");
   std::exit(2);

@@ -14,7 +14,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr double kLong_s = 300;  // a time-out so long that a test which passes has not waited for it
+constexpr double kLong_s = 300;  // a time-out in seconds that no passing test waits for, since it is far too long
 constexpr double kShort_s = 1;
 
 std::string failure_of(const Event& event) {
@@ -60,7 +60,7 @@ TEST(Death, KilledRankFailsItsMessages) {
     const auto part = end->split(0);
     part->barrier().wait();
     if (end->rank() == ending_rank()) {
-      // The other ranks' sends to this rank have been accepted and are in flight when this rank kills itself.
+      // The sends of the other ranks to this rank have been accepted and are in flight when this rank kills itself.
       std::vector<std::vector<std::byte>> all(static_cast<size_t>(end->size()), in);
       std::vector<Event> events;
       for (int r = 0; r < end->size(); ++r) {
@@ -73,11 +73,11 @@ TEST(Death, KilledRankFailsItsMessages) {
     EXPECT_THAT(failure_of(never), HasSubstr(named()));
     EXPECT_THAT(failure_of(below), HasSubstr(named()));
     try {
-      sent.wait();  // succeeds if the data was sent before the rank died
+      sent.wait();  // the wait succeeds if the data was sent before the rank died
     } catch (const Error& error) {
       EXPECT_THAT(error.what(), HasSubstr(named()));
     }
-    out.clear(), out.shrink_to_fit();  // after wait() nothing accesses the buffer any more
+    out.clear(), out.shrink_to_fit();  // after wait() no thread accesses the buffer, so it may be freed
     EXPECT_THAT(failure_of(end->barrier()), HasSubstr(named()));
   });
 }

@@ -25,7 +25,7 @@ int from_environment(const char* name, int otherwise) {
 
 int ranks_per_node() { return from_environment("SPILLWAY_TEST_RANKS_PER_NODE", 0); }
 
-// Returns the place of a rendezvous: a socket name if all ranks are on one node. With two nodes it is in turn a file and a port.
+// Returns the place of a rendezvous: a socket name if all ranks are on one node. With two nodes the place is in turn a file and a port.
 std::string place(int meeting) {
   const std::string run = std::getenv("SPILLWAY_TEST_RUN");
   if (ranks_per_node() == 0) return "unix:spillway-test-" + run + "-" + std::to_string(meeting);

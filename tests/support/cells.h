@@ -8,7 +8,7 @@
 
 namespace spillway::test {
 
-/// Returns begin, begin + 1, … end - 1.
+/// Returns the numbers begin, begin + 1, … end - 1.
 template <class T>
 std::vector<T> range(T begin, T end) {
   std::vector<T> values(static_cast<size_t>(end - begin));
@@ -18,8 +18,9 @@ std::vector<T> range(T begin, T end) {
 
 template <class... T>
 struct Cells {
-  std::vector<std::tuple<T...>> diagonal;  // every value occurs: cell i has value i of each factor, modulo the number of its values
-  std::vector<std::tuple<T...>> rest;      // all other cells of the product
+  // cells in which every value occurs: cell i has value i of each factor, modulo the number of values
+  std::vector<std::tuple<T...>> diagonal;
+  std::vector<std::tuple<T...>> rest;  // all other cells of the product
 };
 
 template <class... T>

@@ -107,7 +107,7 @@ class CoveringArray {
         const int found = possible_(row) ? gain(row, factor) : -1;
         if (found > most) most = found, best = value;
       }
-      // If no value adds a missing triple, the first possible value is taken, since that is cheapest.
+      // If no value adds a missing triple, the first possible value is taken, since trying all others would cost time.
       if (most == 0) {
         for (best = 0; value = best, !possible_(row);) ++best;
       }

@@ -47,7 +47,7 @@ class ImageEngine final : public offload::IoEngine {
   Image image_;
 };
 
-/// Writes an image to its files, for code that reads them without an engine.
+/// Writes an image to its files, so that code without an I/O engine can read them.
 inline void restore(const Image& image) {
   for (const auto& [path, bytes] : image) {
     std::ofstream out(path, std::ios::binary | std::ios::trunc);
@@ -57,7 +57,8 @@ inline void restore(const Image& image) {
   }
 }
 
-/// Moves files in the folders of `scratch` back that recovery from an image has set aside. The next image needs them in place.
+/// Moves files in the folders of `scratch` back to their places if recovery from an image has set them aside. The next image needs them
+/// in place.
 inline void undo_setting_aside(const std::filesystem::path& scratch) {
   std::vector<std::filesystem::path> folders;
   for (const auto& entry : std::filesystem::directory_iterator(scratch)) folders.push_back(entry.path());
@@ -79,8 +80,8 @@ class CrashImages {
     for (const auto& [file, bytes] : log.file_bytes) safe_[file].resize(static_cast<size_t>(bytes));
   }
 
-  /// Simulates deaths of the process, after which completed writes stay. Of the writes in flight all stay, none stay, or, `samples` times,
-  /// each at random is whole, torn or absent. The newest write is also cut at every page.
+  /// Simulates that the process dies, after which completed writes stay. Of the writes in flight all stay, or none stay, or, `samples`
+  /// times, each is at random complete, torn or absent. The newest write is also cut at every page.
   void process_deaths(int samples) {
     walk([](const IoLog::Entry& e) { return e.kind == IoLog::Kind::completed; }, samples);
   }
@@ -93,7 +94,7 @@ class CrashImages {
   i64 count() const { return count_; }
 
  private:
-  // `makes_safe` tells after which entries a write cannot be lost any more.
+  // `makes_safe` tells after which log entries a write can no longer be lost.
   void walk(const std::function<bool(const IoLog::Entry&)>& makes_safe, int samples) {
     for (size_t i = 0; i < log_.entries.size(); ++i) {
       const IoLog::Entry& entry = log_.entries[i];
@@ -160,8 +161,8 @@ class CrashImages {
   std::mt19937 random_;
   const Visit visit_;
   Image safe_;
-  std::vector<size_t> unsafe_;     // writes that are submitted and not safe, in this order
-  std::vector<size_t> completed_;  // those of them that have completed, in the order of completion
+  std::vector<size_t> unsafe_;     // writes that are submitted and not yet safe, in the order of submission
+  std::vector<size_t> completed_;  // the unsafe writes that have completed, in the order of completion
   i64 count_ = 0;
 };
 

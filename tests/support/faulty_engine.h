@@ -1,5 +1,6 @@
-// Simulates a disk that fails on demand. A FaultySystem stands between an I/O engine and the kernel; a FaultyEngine is a real engine on top
-// of one, for tests that need an IoEngine. Faults are set before or between transfers; the counters may be read at any time.
+// Simulates a disk that fails on demand. A FaultySystem stands between an I/O engine and the kernel; a FaultyEngine is a real engine on
+// top of a FaultySystem, for tests that need an IoEngine. Faults are set before or between transfers; the counters may be read at any
+// time.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -20,17 +21,19 @@ namespace spillway::test {
 
 class FaultySystem : public offload::SystemCalls {
  public:
-  int uring_refusal = 0;                     // errno with which io_uring's setup fails; 0: it does not fail
-  std::atomic<i64> fail_at{-1};              // number of the first transfer that fails, counted from 0 by completion; -1: none
-  std::atomic<i64> failures{1};              // number of transfers that fail from there on
+  int uring_refusal = 0;  // errno with which the setup of io_uring fails; 0: the setup works
+  // number of the first transfer that fails, counted from 0 in the order of completion; -1: none fails
+  std::atomic<i64> fail_at{-1};
+  std::atomic<i64> failures{1};              // number of transfers that fail, from `fail_at` on
   std::atomic<int> error_number{EIO};        // errno of a failing transfer; 0 means a count of 0, as at the end of a file
-  std::atomic<i64> most_requested_bytes{0};  // most bytes asked of the kernel at once, which gives true short counts; 0: no limit
-  std::atomic<i64> most_reported_bytes{0};   // most bytes reported to the engine, bytes read beyond are overwritten; 0: no limit
+  std::atomic<i64> most_requested_bytes{0};  // most bytes that the kernel is asked for at once, so that short counts are true; 0: no limit
+  // most bytes that the engine is told were read; the bytes read beyond them are overwritten; 0: no limit
+  std::atomic<i64> most_reported_bytes{0};
   std::atomic<i64> delay_us{0};
-  std::atomic<i64> hold_until_at_work{0};      // transfers end once so many were in flight together, or after 20 s
-  std::atomic<int> flush_error{0};             // errno of every fdatasync; 0: the kernel's result is passed on
-  std::atomic<bool> spoil_reads{false};        // flips a bit of every read
-  std::atomic<bool> spoil_first_reads{false};  // flips a bit of each read that is the first at its offset
+  std::atomic<i64> hold_until_at_work{0};      // transfers end once this many were in flight together, or after 20 s
+  std::atomic<int> flush_error{0};             // errno with which every fdatasync fails; 0: the kernel's result is passed on
+  std::atomic<bool> spoil_reads{false};        // true: a bit of the data of every read is flipped
+  std::atomic<bool> spoil_first_reads{false};  // true: a bit of the data is flipped in each read that is the first at its offset
 
   std::atomic<i64> flushes{0}, transfers{0}, at_work{0}, most_at_work{0};
 

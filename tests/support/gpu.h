@@ -14,7 +14,7 @@
 
 namespace spillway::test {
 
-// Takes each piece of memory from the driver in a call of its own, since compute-sanitizer only checks such allocations.
+// Takes each piece of memory from the driver in a separate call, since compute-sanitizer only checks such allocations.
 class SeparateGpuMemory final : public MemorySource {
  public:
   std::byte* take(i64 bytes) override {
@@ -29,7 +29,7 @@ class Gpu {
   explicit Gpu(i64 bytes = 256 << 20) : pool_("device", bytes, "", memory(bytes)) {}
   const Stream& stream() const { return stream_; }
   MemoryPool& pool() { return pool_; }
-  /// Runs `work` with this stream as the current one, and waits until the GPU has done it.
+  /// Runs `work` with this stream as the current one, and waits until the GPU has completed it.
   template <class Work>
   auto run(Work work) const {
     const StreamScope scope(stream_);

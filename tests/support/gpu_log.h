@@ -1,5 +1,5 @@
-// Reads the list of calls that the GPU emulator received while a GpuLog existed; a real
-// GPU keeps no list. Only *cuda_test.cc files include this header.
+// Reads the list of calls that the GPU emulator received while a GpuLog existed. With a real GPU there is no list. Only *cuda_test.cc
+// files include this header.
 #pragma once
 #include <gtest/gtest.h>
 

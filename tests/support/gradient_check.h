@@ -1,5 +1,6 @@
-// Compares an op's gradients with central differences in fp64, and its results on strided views with those on contiguous tensors. With h =
-// 1e-6 the differences are accurate to h^2 f''' + eps / h, about 1e-9 for these sizes; the check requires 1e-6 relative.
+// Compares an op's gradients with central differences in fp64, and its results on strided views with those on contiguous tensors. With h
+// = 1e-6 the differences are accurate to h^2 f''' + eps / h, about 1e-9 for inputs of size 1; the check requires a relative error below
+// 1e-6.
 #pragma once
 #include "autograd/gradient_check.h"
 #include "kernels/layout/layout.h"
@@ -29,8 +30,8 @@ inline Tensor turned(const Tensor& x) {
   return copy.transpose(0, -1);
 }
 
-/// Checks that f gives the same bits for the inputs and for strided views of them, forward and backward, and that backward() releases all
-/// saved tensors.
+/// Checks that f gives bitwise the same results for the inputs and for strided views of them, forward and backward, and that backward()
+/// releases all saved tensors.
 inline void check_views(const std::vector<Tensor>& inputs, const Function& f) {
   const auto run = [&](bool turn) {
     autograd::Tape tape;
@@ -47,7 +48,7 @@ inline void check_views(const std::vector<Tensor>& inputs, const Function& f) {
   for (size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(same_bits(plain[i], strided[i])) << "result " << i;
 }
 
-/// Checks that the tensors that f computes have the same bits on 1, 2 and 3 threads.
+/// Checks that the tensors that f computes are bitwise the same on 1, 2 and 3 threads.
 inline void check_threads(const std::function<std::vector<Tensor>()>& f) {
   const std::vector<Tensor> alone = f();
   for (int threads = 2; threads <= 3; ++threads) {

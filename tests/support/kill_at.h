@@ -23,7 +23,7 @@ namespace spillway::test {
 constexpr bool kCanKillAt = true;
 
 inline std::atomic<int> calls_to_live{0};
-constexpr unsigned kPassMark = 0x51a57a11;  // passed as the sixth argument, which none of these calls has
+constexpr unsigned kPassMark = 0x51a57a11;  // value of the sixth argument that lets a call pass; none of these calls has a sixth argument
 
 inline void count_call(int, siginfo_t*, void* context) {
   if (--calls_to_live == 0) {
@@ -47,7 +47,8 @@ inline void kill_at(int n) {
   const std::vector<int> calls = {SYS_mkdir, SYS_rename, SYS_link,      SYS_unlink,   SYS_unlinkat,  SYS_rmdir,
                                   SYS_write, SYS_fsync,  SYS_fdatasync, SYS_pwrite64, SYS_ftruncate, SYS_fallocate};
   std::vector<sock_filter> filter{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
-  const auto skip = [&](size_t c) { return static_cast<__u8>(calls.size() - 1 - c + 4); };  // jumps to the comparison with the mark
+  // returns how many instructions the filter skips after it has found call number c, to get to the check of the mark
+  const auto skip = [&](size_t c) { return static_cast<__u8>(calls.size() - 1 - c + 4); };
   for (size_t c = 0; c < calls.size(); ++c) filter.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<__u32>(calls[c]), skip(c), 0));
   filter.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<__u32>(SYS_openat), 0, 2));
   filter.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])));
@@ -60,7 +61,7 @@ inline void kill_at(int n) {
   const sock_fprog program{static_cast<unsigned short>(filter.size()), filter.data()};
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) ::_exit(125);
 }
-#else  // the handler needs x86-64's registers, and sanitizers install handlers of their own
+#else  // not compiled here: the handler needs x86-64's registers, and sanitizers install handlers of their own
 constexpr bool kCanKillAt = false;
 inline void kill_at(int) {}
 #endif

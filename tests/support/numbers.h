@@ -28,11 +28,11 @@ inline double at(const Tensor& t, i64 i) {
   return t.dtype() == DType::f64 ? t.span<double>()[static_cast<size_t>(i)] : t.span<float>()[static_cast<size_t>(i)];
 }
 
-/// Reads many elements of a tensor of f32, f64, bf16 or f16. The type is looked up once, while at() does it for each element.
+/// Reads many elements of a tensor of f32, f64, bf16 or f16. It looks up the type once, while at() looks it up for each element.
 class Elements {
  public:
   explicit Elements(const Tensor& t) : first_(t.raw()), dtype_(t.dtype()) {}
-  /// Returns the element `i` elements of memory after the view's first one.
+  /// Returns the element that lies `i` elements of memory behind the view's first one.
   double operator[](i64 i) const {
     if (dtype_ == DType::f32) return reinterpret_cast<const float*>(first_)[i];
     if (dtype_ == DType::f64) return reinterpret_cast<const double*>(first_)[i];
@@ -59,8 +59,8 @@ inline Tensor as(DType dtype, const Tensor& t) {
   return to;
 }
 
-/// Checks |got - want| <= absolute + relative |want| for each element of contiguous tensors. f16 gets half of its smallest number in
-/// addition.
+/// Checks |got - want| <= absolute + relative |want| for each element of contiguous tensors. For f16 half of the smallest positive number
+/// is allowed in addition.
 inline void expect_near(const Tensor& got, const Tensor& want, double relative, double absolute, const std::string& what) {
   ASSERT_TRUE(got.defined()) << what;
   ASSERT_EQ(got.shape(), want.shape()) << what << ": " << to_string(got.shape()) << " for " << to_string(want.shape());

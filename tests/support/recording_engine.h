@@ -28,8 +28,8 @@ struct IoLog {
   enum class Kind { submitted, completed, flushed, mark };
   struct Entry {
     Kind kind;
-    size_t write = 0;  // index into `writes`, for submitted and completed
-    std::string file;  // path, for flushed
+    size_t write = 0;  // an index into `writes`, in entries of kinds submitted and completed
+    std::string file;  // path of the file, in entries of kind flushed
     i64 mark = 0;
   };
   std::map<std::string, i64> file_bytes;

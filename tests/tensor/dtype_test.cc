@@ -21,8 +21,8 @@ TEST(BFloat16, EveryValueSurvivesTheRoundTrip) {
   }
 }
 
-// Tests numbers between any two neighbouring bf16 values: the midpoint is rounded to the even
-// neighbour, any other number to the nearer one. This includes denormals and the last step to infinity.
+// Tests numbers between any two neighbouring bf16 values: the midpoint is rounded to the even neighbour, any other number to the nearer
+// one. The neighbours include denormals and infinity.
 TEST(BFloat16, RoundsToNearestTiesToEven) {
   for (u32 sign : {0u, 0x8000u}) {
     for (u32 below = 0; below < 0x7f80; ++below) {

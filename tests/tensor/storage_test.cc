@@ -13,7 +13,7 @@ namespace {
 
 TEST(Storage, VacantIsFilledAndDroppedAndViewsStayRight) {
   const auto storage = Storage::vacant(Device::cpu(), 16);
-  const Tensor whole(storage, 0, {4}, DType::f32), tail = whole.slice(0, 2, 4);  // both are made before the storage has memory
+  const Tensor whole(storage, 0, {4}, DType::f32), tail = whole.slice(0, 2, 4);  // both tensors are made before the storage has memory
   EXPECT_FALSE(storage->resident());
   EXPECT_THROW(storage->data(), Error);
   EXPECT_THROW(tail.data<float>(), Error);
@@ -53,7 +53,7 @@ TEST(Storage, OwningIsDroppedAndRefilledInPlace) {
   MemoryPool pool("host", kMiB);
   const auto storage = Storage::owning(Device::cpu(), pool.allocate(4096, "x"));
   const Tensor view(storage, 256, {64}, DType::f32);
-  EXPECT_THROW(storage->refill(pool.allocate(4096, "x")), Error);  // the storage is not empty
+  EXPECT_THROW(storage->refill(pool.allocate(4096, "x")), Error);  // a storage that is not empty cannot be refilled
   storage->drop();
   EXPECT_EQ(pool.used_bytes(), 0);
   EXPECT_THROW(view.raw(), Error);
@@ -63,7 +63,7 @@ TEST(Storage, OwningIsDroppedAndRefilledInPlace) {
   std::byte* const data = memory.data();
   storage->refill(std::move(memory));
   EXPECT_EQ(view.raw(), data + 256);
-  EXPECT_THROW(storage->fill(data), Error);  // refused, since the storage owns its memory
+  EXPECT_THROW(storage->fill(data), Error);  // a storage that owns its memory cannot be filled with other memory
 }
 
 TEST(Storage, OnTheMetaDeviceThereAreNoBytes) {

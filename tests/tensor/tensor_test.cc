@@ -49,7 +49,7 @@ TEST(Shape, ExtentsAndErrors) {
 TEST(Shape, AProductThatDoesNotFitIsAnErrorNotAWrap) {
   const i64 big = i64{1} << 40;
   EXPECT_THROW((Shape{big, big}.elems()), Error);
-  EXPECT_THROW((Shape{big, i64{1} << 20}.elems()), Error);  // the number of elements fits into 64 bits, but that of bytes does not
+  EXPECT_THROW((Shape{big, i64{1} << 20}.elems()), Error);  // the number of elements fits into 64 bits, but the number of bytes does not
   EXPECT_EQ((Shape{big, i64{1} << 19}.elems()), i64{1} << 59);
 }
 
@@ -91,7 +91,7 @@ TEST(Tensor, ContiguityIsKnown) {
   EXPECT_FALSE(t.slice(1, 0, 2).is_contiguous());
   EXPECT_TRUE(t.slice(0, 0, 1).slice(1, 1, 3).is_contiguous());  // the stride of an axis of size 1 does not matter
   EXPECT_FALSE(t.transpose(1, 2).is_contiguous());
-  EXPECT_TRUE(t.slice(2, 1, 1).is_contiguous());  // true of a view without elements
+  EXPECT_TRUE(t.slice(2, 1, 1).is_contiguous());  // a view without elements counts as contiguous
   EXPECT_TRUE(t.slice(2, 1, 1).span<float>().empty());
   EXPECT_THROW(t.transpose(1, 2).reshape({24}), Error);
   EXPECT_THROW(t.transpose(1, 2).span<float>(), Error);

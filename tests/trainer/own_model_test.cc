@@ -1,5 +1,6 @@
-// Trains a model of the test's own blocks through the library's Trainer. Losses equal those of a training loop by hand,
-// bits depend neither on the tiers of weights and state nor on a kill, and what cannot be trained rightly is refused.
+// Trains a model whose blocks the test defines through the library's Trainer. Losses equal those of a training loop that the test runs by
+// itself. The results depend bitwise neither on the tiers of weights and state nor on a kill of the process. A model that cannot be trained
+// correctly is refused.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -184,7 +185,7 @@ TEST_F(OwnModel, LossesAreThoseOfALoopByHand) {
   }
   const std::vector<std::string> got = losses(s);
   ASSERT_EQ(got.size(), expected.size());
-  // Ten additions and three layers of products of fp64 numbers of about 1 are accurate to 2^-53 * 1000.
+  // The tolerance: ten additions and three layers of products of fp64 numbers of size 1 have an error of at most 1000 * 2^-53.
   for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(std::stod(got[i]), expected[i], 1.2e-13) << "step " << i + 1;
 }
 
@@ -321,7 +322,7 @@ TEST_F(OwnModel, RefusesWhatItCannotTrain) {
   EXPECT_FALSE(std::filesystem::exists(std::filesystem::path(s.out) / "config.json"));
 }
 
-// Reads tokens in blocks of the test's own: an embedding and a head, on rows that the program makes.
+// Defines blocks of the test's own that read tokens: an embedding and a head. The rows of tokens are made by the test.
 class Words final : public nn::Module {
  public:
   Words(DType dtype, bool counts_padding) : table_("table", 11, 4, dtype, 0.5), head_("head", 4, 11, dtype, {}), counts_(counts_padding) {}

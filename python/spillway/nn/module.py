@@ -21,7 +21,7 @@ def _reduced(parameter: Parameter, protocol: Any) -> tuple:
     return _copied, ((values.to("f32") if dtype == "bf16" else values).numpy().copy(), dtype, parameter.requires_grad)
 
 
-setattr(Parameter, "__reduce_ex__", _reduced)  # for copy.deepcopy() and pickle, which otherwise know no Tensor of it
+setattr(Parameter, "__reduce_ex__", _reduced)  # copy.deepcopy() and pickle call this method
 
 
 class _Handle:

@@ -1,6 +1,7 @@
 // Implements `spillway bench`, which measures this node, prints a table, and caches the figures for plan and train. entry.cc
 // starts several ranks, which measure the exchange of data between them. The first rank then measures everything else alone.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -29,11 +30,12 @@ std::string shown(double value, const std::string& unit) {
 }
 
 std::string table(const std::vector<BenchRow>& rows) {
-  std::string text = fmt::format("{:<28}{:>22}{:>22}{:>8}{:>8}\n", "name", "value", "ceiling", "share", "spread");
+  std::string text = fmt::format("{:<30}{:>17}{:>17}{:>8}{:>8}\n", "name", "value", "ceiling", "share", "spread");
   for (const BenchRow& row : rows) {
-    text += fmt::format("{:<28}{:>22}{:>22}{:>8}{:>8}{}\n", row.name, shown(row.value, row.unit),
+    text += fmt::format("{:<30}{:>17}{:>17}{:>8}{:>8}{}{}\n", row.name, shown(row.value, row.unit),
                         row.ceiling ? shown(*row.ceiling, row.unit) : "-", row.share() ? fmt::format("{:.0f} %", 100 * *row.share()) : "-",
-                        row.spread > 0 ? fmt::format("{:.0f} %", 100 * row.spread) : "-", row.path.empty() ? "" : "  " + row.path);
+                        row.spread > 0 ? fmt::format("{:.0f} %", 100 * row.spread) : "-", row.busy ? "  busy" : "",
+                        row.path.empty() ? "" : "  " + row.path);
   }
   return text;
 }
@@ -66,8 +68,33 @@ std::optional<Device> gpu_to_measure(const BenchConfig& config, Console& console
 
 void add(std::vector<BenchRow>& rows, std::vector<BenchRow> more) { std::ranges::move(more, std::back_inserter(rows)); }
 
+// Measures with `measure` and marks the rows if the machine was busy meanwhile.
+std::vector<BenchRow> watched(const CpuClock& clock, const std::function<std::vector<BenchRow>()>& measure) {
+  const BusyWatch watch(clock);
+  std::vector<BenchRow> rows = measure();
+  const Contention contention = watch.so_far();
+  for (BenchRow& row : rows) {
+    if (contention.busy()) row.busy = contention.obtained;
+  }
+  return rows;
+}
+
+// Says which rows were measured on a busy machine.
+void warn_of_busy(const std::vector<BenchRow>& rows, Console& console) {
+  double least = 1;
+  std::vector<std::string> names;
+  for (const BenchRow& row : rows) {
+    if (row.busy) names.push_back(row.name), least = std::min(least, *row.busy);
+  }
+  if (names.empty()) return;
+  console.warn(
+      fmt::format("the machine was busy: {}; not saved, and figures that were saved before still count: {}; measure again when the "
+                  "machine is idle",
+                  Contention{.obtained = least, .others = 1}.text(), fmt::join(names, ", ")));
+}
+
 std::vector<BenchRow> measure_disks(const BenchConfig& config, const BenchSize& size, const std::vector<ScratchPath>& disks,
-                                    Console& console) {
+                                    const CpuClock& clock, Console& console) {
   std::vector<BenchRow> rows;
   if (config.wants("disk") && disks.empty())
     console.log("disk: not measured, because there is no --nvme PATH and $SLURM_TMPDIR is not set");
@@ -80,7 +107,7 @@ std::vector<BenchRow> measure_disks(const BenchConfig& config, const BenchSize& 
       console.warn(
           fmt::format("{} has no O_DIRECT ({}): the rates are those of the page cache, not of the disk", path.path, info.filesystem.name));
     console.progress("bench: disk " + path.path);
-    add(rows, bench_disk(size, path, *engine.engine));
+    add(rows, watched(clock, [&] { return bench_disk(size, path, *engine.engine); }));
   }
   return rows;
 }
@@ -96,16 +123,17 @@ std::vector<BenchRow> measure_communicator(const BenchSize& size, const Launcher
 
 }  // namespace
 
-int run_bench(const BenchConfig& config, Console& console, const Host& host) {
+int run_bench(const BenchConfig& config, Console& console, const Host& host, CpuClock clock) {
+  if (!clock) clock = [&] { return cpu_sample(host); };
   const std::vector<ScratchPath> disks = config.wants("disk") ? paths(config, host) : std::vector<ScratchPath>();
   const i64 granted = memory_grant(host).bytes;
   const BenchSize size = fitting({}, granted);
   std::vector<BenchRow> rows;
   if (const Launcher launcher = detect_launcher(host); config.wants("communicator")) {
-    rows = measure_communicator(size, launcher, console, host);
+    rows = watched(clock, [&] { return measure_communicator(size, launcher, console, host); });
     if (launcher.rank > 0) return 0;
   }
-  ThreadPool threads(static_cast<int>(config.threads.value_or(core_grant(host).cores)));
+  ThreadPool threads(static_cast<int>(config.threads.value_or(core_grant(host).threads)));
   MemoryPool pool("bench", granted, "free memory on this node");
   const Stream stream{Device::cpu(), &threads, &pool};
   const StreamScope scope(stream);
@@ -114,7 +142,7 @@ int run_bench(const BenchConfig& config, Console& console, const Host& host) {
   for (const auto& [name, measure] : loops) {
     if (!config.wants(name)) continue;
     console.progress(fmt::format("bench: {}, {} thread{}", name, threads.threads(), threads.threads() == 1 ? "" : "s"));
-    add(rows, measure(size));
+    add(rows, watched(clock, [&, measure = measure] { return measure(size); }));
   }
   const bool of_gpu = config.wants("memory") || config.wants("matmul") || config.wants("link");
   if (const auto gpu = of_gpu ? gpu_to_measure(config, console) : std::nullopt) {
@@ -123,12 +151,14 @@ int run_bench(const BenchConfig& config, Console& console, const Host& host) {
     for (const auto& [name, measure] : on_gpu) {
       if (!config.wants(name)) continue;
       console.progress(fmt::format("bench: {}, {}", name, to_string(*gpu)));
-      add(rows, measure(size, *gpu));
+      add(rows, watched(clock, [&, measure = measure] { return measure(size, *gpu); }));
     }
   }
-  add(rows, measure_disks(config, size, disks, console));
+  add(rows, measure_disks(config, size, disks, clock, console));
   console.result([&] { return bench_json(rows); }, [&] { return table(rows); });
+  warn_of_busy(rows, console);
   for (const std::string& line : far_from_kept(rows, host)) console.warn(line);
+  if (std::ranges::all_of(rows, [](const BenchRow& row) { return row.busy.has_value(); })) return 0;
   try {
     save_bench_rows(rows, host);
     console.log("saved to " + calibration_file(host).string() + " for plan and train");

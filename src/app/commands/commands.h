@@ -3,6 +3,7 @@
 #pragma once
 #include "app/console/console.h"
 #include "app/names/names.h"
+#include "trainer/node/busy.h"
 #include "trainer/node/host.h"
 #include "trainer/ranks/peers.h"
 #include "trainer/settings/config.h"
@@ -32,7 +33,8 @@ int run_top(const TopConfig& config, Console& console);
 int run_report(const ReportConfig& config, Console& console);
 /// Returns 3 if a finding is red (an error), otherwise 0.
 int run_doctor(const DoctorConfig& config, Console& console, const Host& host);
-int run_bench(const BenchConfig& config, Console& console, const Host& host);
+/// `clock` says how busy the machine is; without it the files of `host` do.
+int run_bench(const BenchConfig& config, Console& console, const Host& host, CpuClock clock = {});
 int run_schedule(const ScheduleConfig& config, Console& console);
 int run_slurm(const SlurmConfig& config, Console& console);
 /// Throws Error(numbers), which becomes exit status 7, if a result differs.

@@ -4,6 +4,7 @@
 
 #include "app/commands/commands.h"
 #include "app/commands/findings.h"
+#include "app/help/help.h"
 
 namespace spillway::app {
 
@@ -33,16 +34,19 @@ namespace {
 
 Colour colour_of(Level level) { return level == Level::green ? Colour::green : level == Level::yellow ? Colour::yellow : Colour::red; }
 
-// `painted` colours a word.
+// `painted` colours a word. Texts are wrapped within their column of a table of `columns` columns; 0 leaves each finding in one line.
 template <class Painted>
-std::string text_of(const std::vector<Finding>& findings, const Painted& painted) {
+std::string text_of(const std::vector<Finding>& findings, const Painted& painted, size_t columns) {
   size_t width = 0;
   for (const Finding& found : findings) width = std::max(width, found.name.size());
   std::string all;
   for (const Finding& found : findings) {
     const std::string word = to_string(found.level), gap(7 - word.size(), ' ');
     const std::string cure = found.cure.empty() ? "" : ": " + found.cure;
-    all += fmt::format("{}{}{:<{}}  {}{}\n", painted(word, colour_of(found.level)), gap, found.name, width, found.text, cure);
+    const size_t indent = 7 + width + 2;
+    const std::string text = found.text + cure;
+    all += fmt::format("{}{}{:<{}}  ", painted(word, colour_of(found.level)), gap, found.name, width);
+    all += columns > indent ? wrapped(text, indent, columns).substr(indent) : text + "\n";
   }
   return all;
 }
@@ -58,13 +62,17 @@ nlohmann::ordered_json findings_json(const std::vector<Finding>& findings) {
 }
 
 std::string findings_text(const std::vector<Finding>& findings) {
-  return text_of(findings, [](const std::string& word, Colour) { return word; });
+  return text_of(
+      findings, [](const std::string& word, Colour) { return word; }, 0);
 }
 
 int run_doctor(const DoctorConfig& config, Console& console, const Host& host) {
   const std::vector<Finding> findings = examine(config, host);
   console.result([&] { return findings_json(findings).dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace); },
-                 [&] { return text_of(findings, [&](const std::string& word, Colour colour) { return console.painted(word, colour); }); });
+                 [&] {
+                   const auto painted = [&](const std::string& word, Colour colour) { return console.painted(word, colour); };
+                   return text_of(findings, painted, console.out_terminal() ? console.size().first : 0);
+                 });
   for (const Finding& found : findings) {
     if (found.level == Level::red) return 3;
   }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -13,6 +14,7 @@
 #include "app/ranks/rank_console.h"
 #include "base/crc32c.h"
 #include "base/error.h"
+#include "base/units.h"
 #include "trainer/node/grant.h"
 #include "trainer/ranks/device_choice.h"
 #include "trainer/ranks/rank_report.h"
@@ -132,9 +134,9 @@ int evaluate(const EvaluateConfig& config, Console& console, const Peers& peers)
     const std::string cache = data_cache(config, run_of(config.model));
     const TextWay way = of.reads_images()
                             ? TextWay()
-                            : text_way(config, config, model->source(), config.data, cache, core_grant(Host{}, 1, 1).cores, nullptr);
+                            : text_way(config, config, model->source(), config.data, cache, core_grant(Host{}, 1, 1).threads, nullptr);
     if (way.maker) text_note = around_note(*way.maker);
-    const int workers = core_grant(Host{}, peers.place().core_sharers, peers.place().local_ranks).cores;
+    const int workers = core_grant(Host{}, peers.place().core_sharers, peers.place().local_ranks).threads;
     sources.emplace(config.data, of, way, data::Split::held_out, data::ImageWish{.format = images_read_by(of)});
     loader.emplace(sources->samples(work.sequence_length, packing_of(config, false), weight_dtype(*config.precision)),
                    data::LoaderOptions{.sequence_length = work.sequence_length,
@@ -150,8 +152,12 @@ int evaluate(const EvaluateConfig& config, Console& console, const Peers& peers)
   for (const std::string& note : sources->notes()) console.log("data: " + note);
   if (const std::string notice = peers.first() ? text_notice(config.data) : ""; !notice.empty()) console.warn(notice);
   const i64 all = held_out_micro_batches(*loader, work.micro_batch_size);
+  const auto begin = std::chrono::steady_clock::now();
   const auto show = [&](const HeldOutLoss& so_far) {
-    console.passing(fmt::format("{} of {} micro-batches, loss {:.4f}", so_far.micro_batches, all, so_far.mean()));
+    const double passed_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    const double left_s = passed_s / static_cast<double>(so_far.micro_batches) * static_cast<double>(all - so_far.micro_batches);
+    console.passing(fmt::format("{} of {} micro-batches, loss {:.4f}, left {}", so_far.micro_batches, all, so_far.mean(),
+                                format_duration(left_s)));
   };
   const HeldOutLoss loss = held_out_loss(model->rank(), model->mesh(), peers, *loader, all, show);
   console.end_progress();

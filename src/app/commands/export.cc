@@ -8,6 +8,8 @@
 #include "app/commands/commands.h"
 #include "base/error.h"
 #include "data/files/atomic_folder.h"
+#include "data/tokenizer/byte_tokenizer.h"
+#include "data/tokenizer/hugging_face/train_bpe.h"
 #include "models/export/folder.h"
 #include "models/gguf/export_gguf.h"
 #include "models/onnx/export.h"
@@ -17,7 +19,10 @@
 #include "trainer/checkpoints/python_line.h"
 #include "trainer/checkpoints/tokenizer_files.h"
 #include "trainer/node/grant.h"
+#include "trainer/node/host.h"
+#include "trainer/run/data_sources.h"
 #include "trainer/settings/text.h"
+#include "trainer/settings/weighted_path.h"
 
 namespace spillway::app {
 namespace {
@@ -30,11 +35,21 @@ std::optional<std::filesystem::path> tokenizer_folder(const ModelSource& source)
   return {};
 }
 
+// Returns whether the model was trained on bytes: this program made it without a tokenizer, and it has no more tokens than there are bytes
+// or its run was trained on text. Without a tokenizer, token files may have been made with any.
+bool reads_bytes(const ModelSource& source) {
+  const std::filesystem::path checkpoint = source.adapter ? *source.adapter : *source.folder;
+  if (source.config.reads_images() || tokenizer_folder(source) || !std::filesystem::exists(checkpoint / kStateName)) return false;
+  if (source.config.vocabulary == data::ByteTokenizer::kVocabulary) return true;
+  const auto run = read_whole(checkpoint.parent_path().parent_path() / "config.json");
+  return run && any_text(weighted_paths(run_config(*run).data).paths);
+}
+
 models::ExportResult write_gguf(const ModelSource& source, const models::PlainModel& model, const std::filesystem::path& folder,
                                 const std::optional<std::string>& dtype, Console& console) {
   models::GgufTokenizer tokenizer{tokenizer_folder(source)};
   if (const auto ends = generation_ends(source)) tokenizer.more_ends = *ends;
-  tokenizer.bytes = !tokenizer.folder && source.made_here && model.config().vocabulary == 256;
+  tokenizer.bytes = reads_bytes(source) && model.config().vocabulary == data::ByteTokenizer::kVocabulary;
   const models::GgufExport written = models::export_gguf(model, source.name, tokenizer, folder / "model.gguf", dtype);
   for (const std::string& note : written.notes) console.log("gguf: " + note);
   return {written.tensors, 1};
@@ -83,6 +98,11 @@ int run_export(const ExportConfig& config, Console& console) {
   }();
   if (config.format != "gguf") {  // a GGUF file contains the tokenizer itself
     for (const auto& [name, text] : model_files(source, tokenizer_folder(source))) folder.write_text(name, text);
+    if (reads_bytes(source)) {
+      const data::TrainedTokenizer bytes = data::byte_tokenizer_files();
+      folder.write_text("tokenizer.json", bytes.tokenizer_json);
+      folder.write_text("tokenizer_config.json", bytes.tokenizer_config_json);
+    }
   }
   folder.commit();
   if (console.json()) {

@@ -36,6 +36,15 @@ Finding cores(const Host& host) {
   return {Level::green, "cores", text + ")", ""};
 }
 
+Finding threads(const Host& host) {
+  const CoreGrant grant = core_grant(host);
+  const std::string line = threads_line(grant, {.threads = grant.threads});
+  const bool wrong = std::ranges::any_of(grant.variables.set, &ThreadVariable::wrong);
+  return {wrong ? Level::yellow : Level::green, "threads",
+          line.substr(line.find(' ') + 1) + (grant.variables.set.empty() ? " (no environment variable sets them)" : ""),
+          wrong ? "a run does not use the variables that are not as expected" : ""};
+}
+
 // Returns whether the processor lists the feature. The result is empty if /proc/cpuinfo does not list any features.
 std::optional<bool> has_feature(const Host& host, const std::string& name) {
   std::istringstream lines(host.read("/proc/cpuinfo").value_or(""));
@@ -130,7 +139,7 @@ const char* to_string(Level level) {
   return kNames[static_cast<size_t>(level)];
 }
 
-std::vector<Finding> look_at_host(const Host& host) { return {cores(host), instruction_set(host), memory(host), memlock()}; }
+std::vector<Finding> look_at_host(const Host& host) { return {cores(host), threads(host), instruction_set(host), memory(host), memlock()}; }
 
 Finding look_at_calibration(const Host& host) {
   const Calibration c = load_calibration(host);

@@ -1,5 +1,5 @@
-// Implements `spillway inspect`, which describes a folder or a file as JSON. The text form is rendered from that JSON, so the two never
-// differ.
+// Implements `spillway inspect`, which describes a folder or a file as JSON. The text is rendered from that JSON; of a run it leaves out the
+// settings that have their defaults and the times of the last step's parts.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -202,7 +202,7 @@ Json describe(const fs::path& path) {
   if (!fs::is_directory(path)) {
     if (path.extension() == ".safetensors" || data::is_torch_file(path)) return describe_weights(path);
     if (path.extension() == ".bin") return describe_tokens(path);
-    throw Error(ErrorCode::usage, "[inspect] expected a .safetensors, .bin or .jsonl file, or a folder, got " + path.string());
+    throw Error(ErrorCode::usage, "[inspect] expected a .safetensors, .bin, .jsonl or .txt file, or a folder, got " + path.string());
   }
   if (fs::exists(path / "manifest.json")) return describe_checkpoint(path);
   if (fs::exists(path / "checkpoints") || fs::exists(path / "metrics.jsonl")) return describe_run(path);
@@ -254,6 +254,20 @@ std::string render(const Json& about, const std::string& indent = "", const std:
   return text;
 }
 
+// Shortens the description of a run for the terminal: it keeps the settings that differ from the defaults, and of the last step everything
+// except the times of its parts.
+void shorten_run(Json& about) {
+  if (about.contains("last_step")) about["last_step"].erase("phase_ms");
+  if (!about.contains("config")) return;
+  const Json defaults = parse_ordered_json(to_json(TrainConfig()));
+  Json chosen = Json::object();
+  for (const auto& [key, value] : about["config"].items()) {
+    if (!defaults.contains(key) || defaults[key] != value) chosen[key] = value;
+  }
+  about.erase("config");
+  about["settings other than the defaults (--json has all)"] = std::move(chosen);
+}
+
 // Returns the checkpoints to verify. `path` is a checkpoint itself, or a run, all of whose checkpoints are returned.
 std::vector<fs::path> to_verify(const fs::path& path) {
   if (fs::exists(path / data::kManifestName) || fs::exists(path / kStateName)) return {path};
@@ -292,11 +306,13 @@ int verify(const fs::path& path, Console& console) {
 int run_inspect(const InspectConfig& config, Console& console) {
   if (config.verify) return verify(config.path, console);
   const bool rows = data::is_json_lines(config.path);
-  Json about = rows ? describe_rows(config, console) : describe(config.path);
+  const bool text = data::is_plain_text(config.path) && fs::is_regular_file(config.path);
+  Json about = rows ? describe_rows(config, console) : text ? describe_text(config, console) : describe(config.path);
   if (rows && !console.json()) {
     console.stream(first_rows_text(about, console));
     about.erase("first_rows");
   }
+  if (!console.json() && about["kind"] == "run") shorten_run(about);
   console.result(console.json() ? about.dump(2, ' ', false, Json::error_handler_t::replace) : render(about));
   return 0;
 }

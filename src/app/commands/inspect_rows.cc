@@ -9,11 +9,13 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "data/documents/line_reader.h"
 #include "data/tokens/token_source.h"
 #include "tensor/batch.h"
 #include "trainer/node/grant.h"
 #include "trainer/node/working.h"
 #include "trainer/run/data_sources.h"
+#include "trainer/settings/text.h"
 
 namespace spillway::app {
 namespace {
@@ -130,7 +132,7 @@ Json describe_rows(const InspectConfig& config, Console& console) {
   const ModelSource source = model_of(config);
   const i64 T = sequence_length(config, source);
   PreparationProgress progress;
-  const TextWay way = text_way(config, config, source, {config.path}, data_cache(config, {}), core_grant(Host{}, 1, 1).cores, &progress);
+  const TextWay way = text_way(config, config, source, {config.path}, data_cache(config, {}), core_grant(Host{}, 1, 1).threads, &progress);
   std::unique_ptr<data::PreparedFile> file;
   {
     const Working working(console, [&] { return progress.text("making tokens"); });
@@ -160,6 +162,33 @@ Json describe_rows(const InspectConfig& config, Console& console) {
   about["first_rows"] = Json::array();
   for (i64 row = 0; row < std::min(kShownRows, counts.rows); ++row)
     about["first_rows"].push_back(row_of(*rows, row, T, way.maker->tokenizer()));
+  return about;
+}
+
+Json describe_text(const InspectConfig& config, Console& console) {
+  const ModelSource source = model_of(config);
+  const i64 T = sequence_length(config, source);
+  data::LineReader reader(config.path);
+  i64 bytes = 0;
+  for (std::string line; reader.next(line);) bytes += std::ssize(line) + reader.ended_with_line_end();
+  const auto place = tokenizer_place(config, source);
+  Json about = {{"kind", "text"}, {"path", config.path}, {"lines", reader.number()}, {"bytes", bytes}};
+  about["tokenizer"] = place ? place->string() : "bytes";
+  PreparationProgress progress;
+  const TextWay way = text_way(config, config, source, {config.path}, data_cache(config, {}), core_grant(Host{}, 1, 1).cores, &progress);
+  std::unique_ptr<data::TokenSource> tokens;
+  if (way.prepared.empty()) {
+    tokens = std::move(data::open_token_sources({config.path}, source.config.vocabulary).front());
+  } else {
+    const Working working(console, [&] { return progress.text("making tokens"); });
+    tokens = prepared_tokens(config.path, way, source.config.vocabulary);
+  }
+  about["tokens"] = tokens->tokens();
+  about["sequence_length"] = T;
+  about["rows_per_epoch"] = data::windows_of(*tokens, T)->rows();
+  const std::string model = !config.model.empty() ? shell_word(config.model) : place ? "gpt2-124m" : "gpt2-tiny";
+  about["to_train"] = "spillway train --model " + model + " --data " + shell_word(config.path);
+  if (config.model.empty() && place) about["to_train"].get_ref<std::string&>() += " --tokenizer " + shell_word(place->string());
   return about;
 }
 

@@ -101,29 +101,24 @@ Json json_of_lanes(const PlanReport& report) {
 
 std::string alternatives_text(const std::vector<Alternative>& alternatives) {
   if (alternatives.empty()) return "";
-  std::string text = "\nwhat else fits, fastest first:";
+  const bool writes = std::ranges::any_of(alternatives, [](const Alternative& one) { return one.nvme_written_bytes > 0; });
+  const auto bytes = [](i64 count) { return count == 0 ? "-" : format_bytes(count); };
+  std::string text = fmt::format("\n{:<31}{:>9}{:>10}{:>10}{:>10}{}", "what else fits, fastest first:", "a step", "device", "host", "nvme",
+                                 writes ? "   written" : "");
   for (const Alternative& one : alternatives) {
-    text += fmt::format("\n  {:<32}{} a step; device {}, host {}, nvme {}", one.flag, format_duration(one.seconds),
-                        format_bytes(one.total[0]), format_bytes(one.total[1]), format_bytes(one.total[2]));
-    if (one.nvme_written_bytes > 0) text += fmt::format(", {} written to nvme", format_bytes(one.nvme_written_bytes));
+    text += fmt::format("\n  {:<29}{:>9}{:>10}{:>10}{:>10}", one.flag, format_duration(one.seconds), bytes(one.total[0]),
+                        bytes(one.total[1]), bytes(one.total[2]));
+    if (writes) text += fmt::format("{:>10}", bytes(one.nvme_written_bytes));
   }
   return text;
 }
 
-// Describes the cluster and the rates with which its times are predicted. The rates are equal for all GPUs, whatever the GPU's name.
-std::string cluster_text(const Cluster& c, const Rates& rates) {
-  std::string text = fmt::format("for {} node{}, each with {} x {} of {} GPU memory, {} of host memory", c.nodes, c.nodes == 1 ? "" : "s",
-                                 c.gpus, c.gpu, format_bytes(c.gpu_bytes), format_bytes(c.host_bytes));
-  if (c.nvme_bytes) text += fmt::format(" and {} of nvme", format_bytes(*c.nvme_bytes));
-  text += fmt::format(
-      ": {} ranks; times are predicted with these constants, whatever the name of the GPU: {:.0f} TFLOP/s in bf16 ({:.0f} in fp32), of "
-      "which blocks reach 60 %, {:.0f} GB/s in GPU memory, {:.0f} GB/s between GPU and host",
-      c.ranks(), kGpuFlopsBf16 / 1e12, kGpuFlopsF32 / 1e12, kGpuMemoryBytesPerS / 1e9, kLinkBytesPerS / 1e9);
-  if (c.nvme_bytes)
-    text += fmt::format(", {:.2f} GB/s read from nvme and {:.2f} GB/s written to it by each rank", rates.disk_read_bytes_per_s / 1e9,
-                        rates.disk_write_bytes_per_s / 1e9);
-  return text + fmt::format(", {:.0f} GB/s between all ranks together; times of the CPU assume the cores of this machine\n",
-                            rates.all_gather_bytes_per_s / 1e9);
+ClusterReport cluster_of(const PlanConfig& config, const parallel::Plan& plan, const Rates& rates) {
+  return {.cluster = parse_cluster(*config.cluster, "--cluster"),
+          .weight = plan.scheduling.format.weight,
+          .tf32 = config.tf32_matmul,
+          .block_flops = rates.flops,
+          .between_ranks_bytes_per_s = rates.all_gather_bytes_per_s};
 }
 
 }  // namespace
@@ -158,7 +153,7 @@ PlanReport report_of(const PlanConfig& config, Session& session, Pace pace, std:
   report.command = std::move(command);
   if (config.roofline) report.roofline = make_roofline(plan, session.source().config);
   report.memory = memory_table(plan, session.budgets());
-  if (config.cluster) report.cluster = cluster_text(parse_cluster(*config.cluster, "--cluster"), rates);
+  if (config.cluster) report.cluster = cluster_of(config, plan, rates);
   if (config.program) report.program = program_text(plan.train);
   return report;
 }
@@ -189,12 +184,14 @@ Json plan_json(const PlanReport& report) {
   out["instructions"] = report.instructions;
   out["alternatives"] = json_of(report.alternatives);
   out["command"] = report.command;
+  if (report.cluster) out["cluster"] = cluster_json(*report.cluster);
   if (report.roofline) out["roofline"] = json_of(*report.roofline);
   return out;
 }
 
 std::string plan_text(const PlanReport& report) {
-  std::string text = "it fits:\n" + report.memory + report.cluster + moved_text(report) + "\n" + pace_text(report);
+  std::string text =
+      "it fits:\n" + report.memory + (report.cluster ? cluster_text(*report.cluster) : "") + moved_text(report) + "\n" + pace_text(report);
   for (const std::string& line : report.choices) text += "\n  " + line;
   text += lanes_text(report) + alternatives_text(report.alternatives);
   text += "\nto train like this:\n  " + report.command;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "app/commands/cluster_report.h"
 #include "app/names/names.h"
 #include "app/roofline/roofline.h"
 #include "trainer/record/wear.h"
@@ -41,11 +42,11 @@ struct PlanReport {
   size_t instructions = 0;
   std::vector<std::string> choices;  // what was chosen and why, one line each
   std::vector<Alternative> alternatives;
-  std::string command;               // from train_command()
-  std::optional<Roofline> roofline;  // set with --roofline
-  std::string memory;                // memory_table()
-  std::string cluster;               // describes --cluster; empty without it
-  std::string program;               // the instructions, with --program
+  std::string command;                   // from train_command()
+  std::optional<ClusterReport> cluster;  // set with --cluster
+  std::optional<Roofline> roofline;      // set with --roofline
+  std::string memory;                    // memory_table()
+  std::string program;                   // the instructions, with --program
 };
 
 /// Plans, without weights or data and without writing anything but the page of --html. `log` receives remarks. Throws Error(refused) if

@@ -74,7 +74,11 @@ int run_schedule(const ScheduleConfig& config, Console& console) {
   const ScheduleReport report{schedule, config.costs, times};
   if (config.csv) write(*config.csv, csv_text(schedule, *config.csv), console);
   if (config.out) write(*config.out, schedule_svg(report), console);
-  console.result([&] { return schedule_json(report); }, [&] { return schedule_text(report); });
+  console.result([&] { return schedule_json(report); },
+                 [&] {
+                   // A program that reads the table from a pipe finds each rank in one line.
+                   return console.out_terminal() ? schedule_text(report, console.size().first) : schedule_text(report);
+                 });
   return 0;
 }
 

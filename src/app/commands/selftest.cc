@@ -4,11 +4,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "app/commands/commands.h"
@@ -18,6 +21,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/random.h"
+#include "base/units.h"
 #include "models/lora.h"
 #include "optim/isa.h"
 #include "trainer/checkpoints/checkpoint.h"
@@ -172,19 +176,41 @@ std::string verdict(const CellResult& trained, const CellResult* reference) {
   return trained == *reference ? "same bits" : "DIFFERS";
 }
 
-std::string line_of(const Row& row) {
-  const std::string what = row.cell.family + ": " + row.cell.name;
-  if (row.verdict == "FAILED") return fmt::format("{:<81} FAILED ({}): {}", what, row.trained.status, row.trained.trouble);
-  return fmt::format("{:<81} {:<20} {:<20} {:08x} {:08x}  {}", what, row.trained.loss, row.trained.norm, row.trained.weights,
-                     row.trained.moments, row.verdict);
+std::string numbers_of(const CellResult& trained) {
+  return fmt::format("loss {}, gradient norm {},\n    weights {:08x}, moments {:08x}", trained.loss, trained.norm, trained.weights,
+                     trained.moments);
 }
 
+// Returns the table, in which a family's numbers stand once, above its runs. A run has numbers of its own if they differ from these.
 std::string as_text(const std::vector<Row>& rows, const std::string& device) {
-  std::string text = fmt::format("{:<81} {:<20} {:<20} {:<8} {:<8}",
-                                 fmt::format("{} steps, {}, {}", kSteps, device, optim::to_string(optim::resolve(optim::Isa::best))),
-                                 "last loss", "last gradient norm", "weights", "moments");
-  for (const Row& row : rows) text += "\n" + line_of(row);
+  std::string text = fmt::format("{} steps on {}, {}: the last loss and gradient norm, checksums of weights and moments", kSteps, device,
+                                 optim::to_string(optim::resolve(optim::Isa::best)));
+  const Row* before = nullptr;
+  for (const Row& row : rows) {
+    if (!before || before->cell.family != row.cell.family) text += fmt::format("\n{}", row.cell.family);
+    before = &row;
+    text += fmt::format("\n  {:<64}{}", row.cell.name, row.verdict);
+    if (row.verdict == "FAILED") text += fmt::format("\n    exit status {}: {}", row.trained.status, row.trained.trouble);
+    if (row.verdict == "reference" || row.verdict == "DIFFERS") text += "\n    " + numbers_of(row.trained);
+  }
   return text;
+}
+
+bool is_good(const Row& row) { return row.verdict == "reference" || row.verdict == "same bits"; }
+
+// Says in one line whether the test passed, what was compared and how long it took; after a failure also what to do.
+std::string verdict_of(const std::vector<Row>& rows, size_t families, double seconds) {
+  const auto bad = static_cast<size_t>(std::ranges::count_if(rows, [](const Row& row) { return !is_good(row); }));
+  const std::string time = format_duration(seconds);
+  if (bad == 0)
+    return fmt::format(
+        "selftest passed: in each of {} families the losses, gradient norms, weights and moments of all runs have the same "
+        "bits ({} runs, {})",
+        families, rows.size(), time);
+  return fmt::format(
+      "selftest FAILED: {} of {} runs have other bits than the first of their family, or ended with an error ({}): do not "
+      "trust results of this machine; attach this table and the output of spillway doctor to a bug report",
+      bad, rows.size(), time);
 }
 
 std::string as_json(const std::vector<Row>& rows) {
@@ -210,6 +236,7 @@ int run_selftest(const SelftestConfig& given, Console& console, const Host& host
   config.device = given.device;
   resolve_device(config, look_at_gpus(config, 0));
   install_stop_handlers();
+  const auto begin = std::chrono::steady_clock::now();
   const auto scratch = host.env("SLURM_TMPDIR");
   const Folder folder(!given.nvme.empty() ? fs::path(given.nvme.front().path) : scratch ? fs::path(*scratch) : fs::temp_directory_path());
   write_data(folder.path());
@@ -217,6 +244,7 @@ int run_selftest(const SelftestConfig& given, Console& console, const Host& host
   make_base(*config.device, folder.path());
   std::vector<Row> rows;
   std::map<std::string, CellResult> references;  // first result of each family
+  std::set<std::string> families;
   const std::vector<SelftestCell> cells = selftest_cells(folder.path().string());
   for (const SelftestCell& cell : cells) {
     console.progress(fmt::format("{} of {}: {}, {}", rows.size() + 1, cells.size(), cell.family, cell.name));
@@ -227,16 +255,19 @@ int run_selftest(const SelftestConfig& given, Console& console, const Host& host
       return kInterrupted;
     }
     const auto reference = references.find(cell.family);
+    families.insert(cell.family);
     rows.push_back({cell, trained, verdict(trained, reference == references.end() ? nullptr : &reference->second)});
     if (trained.status == 0) references.try_emplace(cell.family, trained);
   }
   console.end_progress();
-  console.result(console.json() ? as_json(rows) : as_text(rows, *config.device));
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  console.result([&] { return as_json(rows); },
+                 [&] { return as_text(rows, *config.device) + "\n" + verdict_of(rows, families.size(), seconds); });
   for (const Row& row : rows) {
-    if (row.verdict == "FAILED" || row.verdict == "DIFFERS")
+    if (!is_good(row))
       throw Error(ErrorCode::numbers, "[selftest] " + row.cell.family + ", " + row.cell.name +
                                           ": expected the same bits as in the family's first line, got " +
-                                          (row.verdict == "FAILED" ? "a failure" : "other bits") + "; attach the table to a bug report");
+                                          (row.verdict == "FAILED" ? "a failure" : "other bits"));
   }
   return 0;
 }

@@ -58,6 +58,7 @@ std::optional<i64> cores_of_partition(const std::string& wanted) {
 
 // Returns the cores of one rank. A remainder of the node's cores stays unused.
 std::optional<i64> cores_each(const SlurmConfig& config) {
+  if (config.cpus_per_task) return config.cpus_per_task;
   if (config.threads) return config.threads;
   const std::optional<i64> cores = cores_of_partition(config.partition);
   return cores ? std::optional(std::max<i64>(1, *cores / (config.ranks / config.nodes))) : std::nullopt;
@@ -69,15 +70,17 @@ std::string header(const SlurmConfig& config, std::optional<i64> cores) {
   line("job-name=spillway");
   line(fmt::format("nodes={}", config.nodes));
   line(fmt::format("ntasks-per-node={}", config.ranks / config.nodes));
-  if (config.gpus > 0) line(fmt::format("gpus-per-node={}", config.gpus));
+  if (config.gpus > 0) line(fmt::format("gpus-per-node={}{}{}", config.gpu_type, config.gpu_type.empty() ? "" : ":", config.gpus));
   if (cores) line(fmt::format("cpus-per-task={}", *cores));
   if (config.memory_bytes) line(fmt::format("mem={}M", std::max<i64>(1, *config.memory_bytes / kMiB)));
   if (config.time_s) line(fmt::format("time={}:{:02}:{:02}", *config.time_s / 3600, *config.time_s / 60 % 60, *config.time_s % 60));
   if (!config.account.empty()) line("account=" + config.account);
   if (!config.partition.empty()) line("partition=" + config.partition);
+  if (!config.output.empty()) line("output=" + config.output);
   line(fmt::format("signal=USR1@{}", config.time_s ? std::min(kLongestWarning_s, *config.time_s / 3) : kLongestWarning_s));
   line("requeue");
   line("open-mode=append");
+  for (const std::string& directive : config.directives) text += "#SBATCH " + directive + "\n";
   return text;
 }
 
@@ -86,7 +89,7 @@ std::string header(const SlurmConfig& config, std::optional<i64> cores) {
 int run_slurm(const SlurmConfig& config, Console& console) {
   const std::optional<i64> cores = cores_each(config);
   std::string text = "#!/bin/bash\n" + header(config, cores);
-  if (!cores) text += "# Slurm decides how many cores a rank gets, and may give it one: --threads N requests N.\n";
+  if (!cores) text += "# Slurm decides how many cores a rank gets, and may give it one: --cpus-per-task N requests N.\n";
   for (const std::string& module : config.modules) text += "\nmodule load " + quoted(module);
   text +=
       "\n# A secret by which the ranks of this job recognize each other.\n"

@@ -32,6 +32,18 @@ std::string pace(const RunStatus& s) {
   return text + "\n";
 }
 
+// Says which steps a stopped run does again when it goes on: those after its newest checkpoint. State on nvme saves them if it is still
+// there, which cannot be seen from the run's folder.
+std::string way_on(const RunStatus& s) {
+  if (s.state != RunStatus::State::stopped) return "";
+  const i64 from = s.checkpoint ? s.checkpoint->step : 0, again = s.step - from;
+  std::string text = "  to go on: run the same command again; ";
+  if (again <= 0) return text + "no step is done twice\n";
+  text += fmt::format("it begins at step {}, so {} step{} done again", from + 1, again, again == 1 ? " is" : "s are");
+  if (s.step_s) text += ", about " + format_duration(static_cast<double>(again) * *s.step_s);
+  return text + (s.tier_bytes && (*s.tier_bytes)[2] > 0 ? "; none, if the run's state on nvme is still there\n" : "\n");
+}
+
 Json tiers(const RunStatus::ByTier& bytes) { return {{"device", bytes[0]}, {"host", bytes[1]}, {"nvme", bytes[2]}}; }
 
 template <class T>
@@ -52,8 +64,9 @@ std::string status_text(const RunStatus& s) {
   if (s.peak_bytes) text += "  peak: " + by_tier(*s.peak_bytes) + "\n";
   if (s.step_s) text += "  a step reads: " + by_tier(s.read_bytes) + "\n  a step writes: " + by_tier(s.written_bytes) + "\n";
   if (s.wear.bytes_per_step > 0) text += "  written to nvme: " + to_text(s.wear, s.endurance_bytes) + "\n";
-  return text + (s.checkpoint ? fmt::format("  last durable checkpoint: step {}, {}\n", s.checkpoint->step, ago(s.checkpoint->age_s))
-                              : "  last durable checkpoint: none\n");
+  text += s.checkpoint ? fmt::format("  last durable checkpoint: step {}, {}\n", s.checkpoint->step, ago(s.checkpoint->age_s))
+                       : "  last durable checkpoint: none\n";
+  return text + way_on(s);
 }
 
 Json status_json(const RunStatus& s) {

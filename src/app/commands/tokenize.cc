@@ -85,7 +85,7 @@ int encode(const TokenizeConfig& config, Console& console) {
   PreparationProgress progress;
   const Working working(console, [&] { return progress.text("making tokens"); });
   data::PreparationOptions options;
-  options.threads = core_grant(Host{}, 1, 1).cores;
+  options.threads = core_grant(Host{}, 1, 1).threads;
   options.progress = [&](const std::string& path, i64 done, i64 all) { progress.set(path, done, all); };
   for (const std::string& path : config.data)
     data::tokenize_text(path, *tokenizer, tokenizer->named().end_of_text, options, [&](std::span<const i32> ids) { writer.write(ids); });

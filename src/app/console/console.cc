@@ -18,10 +18,14 @@ size_t terminal_width(int descriptor) {
   return ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
 }
 
-// Returns the number of bytes in the first `columns` UTF-8 characters of the line.
+// Returns the number of bytes in the first `columns` UTF-8 characters of the line. Colour codes take no column.
 size_t bytes_of(std::string_view line, size_t columns) {
   size_t at = 0;
   for (size_t column = 0; at < line.size(); ++at) {
+    if (line[at] == '\033') {
+      at = std::min(line.find('m', at), line.size() - 1);
+      continue;
+    }
     const bool starts = (static_cast<unsigned char>(line[at]) & 0xC0) != 0x80;
     if (starts && column++ == columns) break;
   }
@@ -48,9 +52,16 @@ bool is_command(std::string_view line) {
   return !words.substr(0, words.find(' ')).ends_with(':');
 }
 
-// Wraps a line between words. The continuation lines are indented further than the first.
+// Wraps a line between words. The continuation lines are indented further than the first. A command at the end of a line, which
+// "next: " announces, gets a line of its own if the line is too long.
 std::string wrapped_line(std::string_view line, size_t columns) {
   const std::string indent(std::min(line.find_first_not_of(' '), line.size()) + 4, ' ');
+  constexpr std::string_view kNext = " next: ";
+  if (const size_t next = line.find(kNext); bytes_of(line, columns) < line.size() && next != line.npos) {
+    const size_t command = next + kNext.size();
+    if (is_command(line.substr(command)))
+      return wrapped_line(line.substr(0, command - 1), columns) + "\n" + indent + std::string(line.substr(command));
+  }
   std::string out, rest(line);
   for (size_t begin = indent.size() - 4; !is_command(line); begin = indent.size()) {
     const size_t fits = bytes_of(rest, columns), space = fits < rest.size() ? rest.rfind(' ', fits) : rest.npos;

@@ -52,7 +52,7 @@ class Console final : public Messages {
   /// Writes a line to stderr.
   void log(std::string_view line) override;
   void warn(std::string_view line) override;
-  /// Shows the progress so far. On a terminal it replaces the last progress line and is cut to the width; piped, it is a line of its own.
+  /// Shows the progress so far. On a terminal it replaces the last progress line and is cut to the width; piped, it is a separate line.
   void progress(std::string_view line) override;
   /// Shows progress that is soon outdated. If stderr is piped, at most one such line is written every five seconds.
   void passing(std::string_view line);

@@ -31,7 +31,8 @@ bool show_in_pager(const std::string& text) {
   if (pager == "less") pager += " -FRX";
   std::FILE* to = ::popen(pager.c_str(), "w");
   if (!to) return false;
-  const auto before = std::signal(SIGPIPE, SIG_IGN);  // the user may quit the pager before the end of the text, which raises SIGPIPE
+  // SIGPIPE is ignored: it is raised if the user quits the pager before the end of the text
+  const auto before = std::signal(SIGPIPE, SIG_IGN);
   std::fwrite(text.data(), 1, text.size(), to);
   const int status = ::pclose(to);
   std::signal(SIGPIPE, before);

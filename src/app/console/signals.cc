@@ -40,7 +40,8 @@ void hand_signal_on(int process, int signal) {
 void install_stop_handlers() {
   struct sigaction action {};
   action.sa_sigaction = handle;
-  action.sa_flags = SA_RESTART | SA_SIGINFO;  // system calls continue, because the request is looked at only between steps
+  // interrupted system calls are resumed, because the stop request is looked at only between steps
+  action.sa_flags = SA_RESTART | SA_SIGINFO;
   sigemptyset(&action.sa_mask);
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) sigaction(signal, &action, nullptr);
 }

@@ -1,5 +1,7 @@
 #include "app/help/help.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <sstream>
 
@@ -9,6 +11,17 @@ namespace spillway::app {
 namespace {
 
 constexpr size_t kIndent = 6, kWidth = 80;
+
+// The short help has a line for each flag: a column for the flag and its value, then a few words and the default, as far as they fit.
+std::string line_of(const Option& option) {
+  constexpr size_t kFlagColumns = 35;
+  std::string head = "  --" + option.name;
+  if (const std::string with_value = head + " " + option.shown_metavar(); with_value.size() < kFlagColumns) head = with_value;
+  head.resize(kFlagColumns, ' ');
+  const std::string what = head + option.brief;
+  const std::string value = option.required || option.required_by_train ? "  (required)" : "  [" + option.shown_default() + "]";
+  return what + (value.size() > 4 && what.size() + value.size() <= kWidth ? value : "") + "\n";
+}
 
 std::string indented(const std::string& text) { return wrapped(text, kIndent, kWidth); }
 
@@ -68,12 +81,24 @@ std::string program_help() {
   return text + "75 stopped after saving (run\nthe same command again), 130 left by a second Ctrl-C, 1 a bug.\n";
 }
 
-std::string command_help(Command command, bool everything) {
+std::string short_help(Command command) {
+  const std::string name(info(command).name);
   std::vector<const Option*> all = options_of(command);
   const size_t there = all.size();
-  if (!everything && (command == Command::train || command == Command::plan)) {
-    std::erase_if(all, [](const Option* option) { return !option->shown_first; });
+  std::erase_if(all, [](const Option* option) { return option->brief.empty(); });
+  std::string text = std::string(info(command).summary) + "\n" + "usage: spillway " + name + " " + std::string(info(command).usage) + "\n";
+  for (const std::string& group : groups_of(all)) {
+    const auto in_group = [&](const Option* option) { return option->group == group; };
+    if (std::ranges::count_if(all, in_group) > 1) text += "\n";
+    for (const Option* option : all) {
+      if (in_group(option)) text += line_of(*option);
+    }
   }
+  return text + fmt::format("[defaults]; sizes such as 640MiB. All {} flags: spillway {} --help=all\n", there, name);
+}
+
+std::string command_help(Command command) {
+  const std::vector<const Option*> all = options_of(command);
   std::string text = "spillway " + std::string(info(command).name) + "\n" + indented(std::string(info(command).summary)) + "\n";
   text += "usage: spillway " + std::string(info(command).name) + " " + std::string(info(command).usage) + "\n";
   for (const std::string& group : groups_of(all)) {
@@ -81,10 +106,6 @@ std::string command_help(Command command, bool everything) {
     for (const Option* option : all) {
       if (option->group == group) text += entry(*option);
     }
-  }
-  if (all.size() < there) {
-    text += "\n" + std::to_string(there - all.size()) + " more, all with defaults that work: spillway " + std::string(info(command).name) +
-            " --help=all\n";
   }
   text +=
       "\nA value in [brackets] is the default. Sizes: 640MiB, 1.5G (powers\nof 1024), 100GB (of 1000). Times: 30s 30m 2h 1-12:00:00. Every "

@@ -10,9 +10,11 @@ namespace spillway::app {
 
 /// Returns the help of the whole program: its commands, one line each, and its exit statuses.
 std::string program_help();
-/// Returns a command's flags by group, each with its default and unit, in 80 columns. If
-/// `everything` is false, the help of train and plan lists only the flags that a first command needs.
-std::string command_help(Command command, bool everything = true);
+/// Returns a command's flags by group, each with its default and unit, in 80 columns.
+std::string command_help(Command command);
+/// Returns the help that train and plan show first, in 80 columns and about 40 lines: one line for each flag that has a `brief`,
+/// those of a group together.
+std::string short_help(Command command);
 /// Returns the headings of options in the order in which each first occurs.
 std::vector<std::string> groups_of(const std::vector<const Option*>& options);
 /// Returns what an option does and the range of its value.

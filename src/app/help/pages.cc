@@ -55,7 +55,8 @@ A run's `metrics.jsonl` has one object a step. Floats read back to the same bits
 
 `train` itself ends with one object: `step`, `loss`, `grad_norm`, `validation_loss`, `run`, `trained` (`model`, `parameters`,
 `trained_parameters`; of this start `steps`, `tokens`, `positions`, `counted`, `tokens_per_s`, `positions_per_s`; `tokens_in_all`), `checkpoint`, `python`, `audit` (rows of `what`, `predicted`, `measured`,
-`unit`), `bound_by`, `unplanned_bytes`, with `--profile` `profile`; a finished run with `finished`, `run`, `step`, `steps`.
+`unit`), `bound_by`, `unplanned_bytes`, `machine_was_busy` (other programs
+held the run up, so its times are too long), with `--profile` `profile`; a finished run with `finished`, `run`, `step`, `steps`.
 )";
 
 // Returns the words that a flag accepts, separated by spaces; empty if any text may follow it.

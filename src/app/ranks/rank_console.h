@@ -1,4 +1,4 @@
-// Gives each rank of a command its console: that of the first rank writes, those of the others do not.
+// Gives each rank of a command its console: the first rank's console writes, those of the other ranks do not.
 #pragma once
 #include <functional>
 

@@ -42,7 +42,7 @@ std::string signal_name(int signal) {
 class BlockedSignals {
  public:
   BlockedSignals() {
-    signal(SIGCHLD, SIG_DFL);  // the parent may have set SIG_IGN, with which no child could be waited for
+    signal(SIGCHLD, SIG_DFL);  // SIGCHLD may be ignored by inheritance, and then no child could be waited for
     sigemptyset(&set_);
     for (const int one : {SIGCHLD, SIGTERM, SIGINT, SIGUSR1, SIGUSR2}) sigaddset(&set_, one);
     sigprocmask(SIG_BLOCK, &set_, &before_);
@@ -85,7 +85,7 @@ class Supervisor {
   struct Rank {
     pid_t process = -1;
     bool ended = false, killed_here = false;
-    int status = 0;     // exit status of the rank, in the form that waitpid() returns
+    int status = 0;     // exit status of the rank, as waitpid() returns it
     int order = 0;      // 1 for the rank that ended first, 2 for the next, ...; 0 while the rank runs
     bool hung = false;  // true if the rank was stopped (SIGSTOP) and did not continue in time
     std::optional<Clock::time_point> stopped_since;
@@ -114,7 +114,7 @@ class Supervisor {
   // Runs in the child process and executes this program as rank `rank`. The child is killed if the supervisor dies.
   [[noreturn]] void become(int rank) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != supervisor_) _exit(1);  // the supervisor died before prctl() took effect
+    if (getppid() != supervisor_) _exit(1);  // ends the child if the supervisor died before prctl() took effect
     signals_.restore();
     const auto set = [](const char* name, const std::string& value) { setenv(name, value.c_str(), 1); };
     for (const char* name : {"SPILLWAY_RANKS", "SPILLWAY_LOCAL_RANKS"}) set(name, std::to_string(given_.ranks));
@@ -135,8 +135,8 @@ class Supervisor {
     _exit(static_cast<int>(ErrorCode::io));
   }
 
-  // Forwards a signal to the ranks. A terminal's Ctrl-C reaches the ranks directly as well. hand_signal_on()
-  // therefore forwards SIGINT as another signal, so that no rank counts it as a second Ctrl-C.
+  // Forwards a signal to the ranks. A terminal's Ctrl-C reaches the ranks directly as well. hand_signal_on() therefore forwards SIGINT as
+  // another signal, so that no rank takes it for a second Ctrl-C.
   void hand_on(int signal) {
     if (signal == 0 || signal == SIGCHLD) return;
     if (signal == SIGINT && handed_on_ == SIGINT) leave();
@@ -173,7 +173,7 @@ class Supervisor {
   void ended(Rank& one, int status) {
     one.ended = true, one.status = status, one.order = ++ended_;
     one.stopped_since.reset();
-    if (one.code() == 128 + SIGINT) leave();  // two quick presses of Ctrl-C may reach the supervisor as one signal
+    if (one.code() == 128 + SIGINT) leave();  // a rank ended by a second Ctrl-C: two quick presses may reach the supervisor as one signal
     if (one.code() == static_cast<int>(ErrorCode::peer)) blame_who_is_stopped();
     if (!one.is_well() && !kill_at_) kill_at_ = Clock::now() + seconds(given_.grace_s);
   }
@@ -210,7 +210,7 @@ class Supervisor {
     if (std::exchange(leaves_at_once_, true)) return;
     kill_all();
     const std::string text = "stopped without saving; what was saved before is kept";
-    console_.log((console_.terminal() ? "\n" : "") + text);  // begins a new line below the progress line of a rank
+    console_.log((console_.terminal() ? "\n" : "") + text);  // the line feed puts the message below the progress line of a rank
     write_down(text);
   }
 
@@ -233,13 +233,13 @@ class Supervisor {
 
   int verdict() const {
     if (leaves_at_once_) return 128 + SIGINT;
-    const Rank* first = nullptr;  // the first rank that failed by itself, and not because another rank had failed
+    const Rank* first = nullptr;  // the first rank that failed on its own, not because another rank had failed
     for (const Rank& one : ranks_) {
       const bool itself = one.is_dead() || (!one.is_well() && !one.by_signal() && one.code() != static_cast<int>(ErrorCode::peer));
       if (itself && (first == nullptr || (one.hung && !first->hung) || one.order < first->order)) first = &one;
     }
     if (first != nullptr && first->by_signal() && handed_on_ != 0 && is_handed_on(WTERMSIG(first->status)))
-      return 128 + handed_on_;  // the forwarded signal killed a rank that had not installed its handlers yet
+      return 128 + handed_on_;  // the forwarded signal killed a rank that had not yet installed its signal handlers
     if (first != nullptr && first->is_dead()) {
       const std::string certificate = death(*first);
       write_down("error: " + certificate);
@@ -306,7 +306,7 @@ class Supervisor {
   const BlockedSignals signals_;
   const RankReports reports_;
   const i64 oom_kills_;
-  std::string token_, meeting_;  // the ranks' secret; the rendezvous address, which anyone on the node can see
+  std::string token_, meeting_;  // token_: secret of the ranks; meeting_: rendezvous address, which anyone on the node can see
   std::vector<Rank> ranks_;
   std::optional<Clock::time_point> kill_at_;
   int ended_ = 0, handed_on_ = 0;

@@ -13,7 +13,7 @@ namespace spillway::app {
 struct ChartLine {
   std::string name;
   std::vector<Point> points;
-  int colour = 0;  // index of the line's colour, below kLineColours
+  int colour = 0;  // index of the line's colour; less than kLineColours
   bool dashed = false, marked = false;
 };
 
@@ -24,9 +24,9 @@ struct Chart {
   struct Limit {
     std::string name;
     double value = 0;
-    bool below = false;  // true: the limit's name is written below its line; false: above it
+    bool below = false;  // whether the limit's name is written below its line; otherwise above it
   };
-  std::vector<Limit> limits;  // horizontal lines; one far above the data is only named in the legend
+  std::vector<Limit> limits;  // horizontal lines that mark limits; a limit far above the data is only named in the legend
   bool from_zero = false;
   std::optional<bool> log;  // true: logarithmic axis; empty: logarithmic only if a few values dwarf the others
   struct Piece {

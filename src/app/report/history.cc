@@ -24,7 +24,7 @@ class Kept {
     highest_ = step;
     first_ = first_ == 0 ? step : std::min(first_, step);
   }
-  // Must be called after the last line(). Gives each jump back the lowest step to which it or any later jump went back.
+  // Must be called after the last line(). Replaces the step of each jump back by the lowest step to which it or any later jump went back.
   void finish() {
     for (size_t n = backs_.size(); n-- > 1;) backs_[n - 1].second = std::min(backs_[n - 1].second, backs_[n].second);
   }

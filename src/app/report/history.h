@@ -27,12 +27,14 @@ struct History {
   i64 first_step = 0, last_step = 0, steps = 0;  // `steps` is the number of lines that count
   i64 tokens = 0, positions = 0;                 // positions include padding; tokens include it only in runs of older programs
   i64 samples = 0, skipped = 0, clipped = 0, redo = 0, not_finite = 0;
-  double seconds = 0;       // sum over all steps that count
+  double seconds = 0;       // duration of all steps that count, summed
   std::vector<i64> starts;  // for each process of the run: the step after which the process began
-  i64 parts_lost = 0;       // number of steps between the first and the last that have no line
+  i64 parts_lost = 0;       // number of steps without a line in metrics.jsonl, between the first and the last step that have one
 
-  std::vector<Measure> measures = std::vector<Measure>(metric_names().size());  // by column, over all steps
-  std::vector<Series> series = std::vector<Series>(metric_names().size());      // by column, thinned to what charts can show
+  // mean, best and last value over all steps, one entry for each name in metric_names()
+  std::vector<Measure> measures = std::vector<Measure>(metric_names().size());
+  // values over the steps, thinned to what a chart can show, one entry for each name in metric_names()
+  std::vector<Series> series = std::vector<Series>(metric_names().size());
   MetricsLine last;
 
   /// Bound is a range of neighbouring steps, most of which were limited by the same resource.
@@ -42,19 +44,21 @@ struct History {
   };
   std::vector<Bound> bounds;
   std::map<std::string, i64> bound_steps;
-  // All further members cover the last process. Its first two steps, a warm-up, are not counted if it took more than two.
+  // The members from here on are about the last process of the run. The first two steps of a process are a warm-up, which is not counted
+  // if the process made more than two.
   Audit audit;
   Phases phase_ms;                                        // mean milliseconds per step, by phase
-  std::array<double, offload::kTiers> read{}, written{};  // mean bytes per step, by tier
-  double exchanged = 0, sent = 0;                         // mean bytes per step
-  i64 process_steps = 0;                                  // number of steps over which these means were taken
+  std::array<double, offload::kTiers> read{}, written{};  // mean bytes that a step reads from and writes to each tier
+  // mean bytes per step that are exchanged between data-parallel ranks and sent between pipeline stages
+  double exchanged = 0, sent = 0;
+  i64 process_steps = 0;  // number of steps over which the means of the last process were taken
 
   const Measure& measure(std::string_view name) const { return measures[metric(name)]; }
   const Series& of(std::string_view name) const { return series[metric(name)]; }
 };
 
-/// Reads metrics.jsonl. Each chart keeps at most two points for each of `buckets` ranges of steps. If `plan` is the
-/// plan of the last process, the audit compares the steps with it. Throws Error(io) if the file cannot be read.
+/// Reads metrics.jsonl. Each chart keeps at most two points for each of `buckets` ranges of steps. If `plan` is given and is the plan of
+/// the run's last process, the audit compares the steps of that process with it. Throws Error(io) if the file cannot be read.
 History read_history(const std::filesystem::path& file, i64 buckets, const std::optional<RunPlan>& plan);
 
 }  // namespace spillway::app

@@ -15,7 +15,7 @@ const std::vector<std::string>& metric_names();
 size_t metric(std::string_view name);
 
 struct MetricsLine {
-  std::vector<double> values;  // by column; NaN if the line does not have the number, or if it was not finite
+  std::vector<double> values;  // the numbers of the line, by column; NaN if the line lacks the number, or if it was not finite
   std::string bound_by;        // the resource that limited the step's speed
   bool not_finite = false;     // true if the line says that some number was not finite
 

@@ -9,7 +9,7 @@
 
 namespace spillway::app {
 
-/// page_begin() returns the beginning of the document, up to the title in its body; page_end() returns its end.
+/// page_begin() returns the beginning of the document, up to and including the heading; page_end() returns its end.
 std::string page_begin(const std::string& title, const std::string& made);
 std::string page_end();
 std::string section(const std::string& title, const std::string& body);

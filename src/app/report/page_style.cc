@@ -1,4 +1,4 @@
-// The style sheet and the script of a report page. The script names the values under the mouse pointer. The colours (after Okabe and Ito)
+// The style sheet and the script of a report page. The script shows the values under the mouse pointer. The colours (after Okabe and Ito)
 // can be told apart by colour-blind readers; they are darker on white and brighter on black.
 #include <fmt/format.h>
 

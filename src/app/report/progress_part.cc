@@ -27,8 +27,8 @@ double tokens_per_s(const ReportedRun& run) { return per_s(run, run.history.toke
 
 bool has_padding(const ReportedRun& run) { return run.history.positions > run.history.tokens; }
 
-// Wanted describes a chart: one metric with a line for each run, and with `also` a second metric.
-// With several runs the line of the second metric is dashed and has the colour of its run.
+// Wanted describes a chart to draw: one metric with a line for each run, and with `also` a second metric. With several runs the line of
+// the second metric is dashed and has the colour of its run.
 struct Wanted {
   const char *title, *what, *metric;
   Unit unit = Unit::number;

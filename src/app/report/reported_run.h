@@ -33,7 +33,7 @@ struct ReportedPlan {
   RunPlan plan;
   Timeline timeline;
   std::vector<std::string> lines;                      // sentences on the predicted speed of training
-  std::vector<std::vector<std::string>> alternatives;  // other plans that fit: a head and rows of text; may be empty
+  std::vector<std::vector<std::string>> alternatives;  // other plans that fit: the table's head and its rows, as text; may be empty
   std::string command;                                 // the command that trains with this plan
 };
 

@@ -62,21 +62,28 @@ std::vector<std::string> in_order(const ScheduleRow& row) {
   return cells;
 }
 
-std::string aligned(const std::vector<std::vector<std::string>>& rows) {
-  size_t width = 0;
+// Returns one line for each rank. If these are longer than `columns`, they are cut between cells and their parts stand below each other.
+std::string aligned(const std::vector<std::vector<std::string>>& rows, size_t columns) {
+  constexpr size_t kNameColumns = 8;
+  size_t width = 0, most = 0;
   for (const auto& row : rows) {
+    most = std::max(most, row.size());
     for (const auto& cell : row) width = std::max(width, cell.size());
   }
+  const size_t part = columns > kNameColumns ? std::max<size_t>(1, (columns - kNameColumns) / (width + 1)) : most;
   std::string text;
-  for (size_t r = 0; r < rows.size(); ++r) {
-    text += fmt::format("rank {:<5}", r);
-    for (const auto& cell : rows[r]) text += fmt::format(" {:>{}}", cell, width);
-    text += "\n";
+  for (size_t begin = 0; begin == 0 || begin < most; begin += part) {
+    if (begin > 0) text += "\n";
+    for (size_t r = 0; r < rows.size(); ++r) {
+      text += fmt::format("rank {:<3}", r);
+      for (size_t c = begin; c < std::min(begin + part, rows[r].size()); ++c) text += fmt::format(" {:>{}}", rows[r][c], width);
+      text += "\n";
+    }
   }
   return text;
 }
 
-std::string table(const ScheduleReport& report) {
+std::string table(const ScheduleReport& report, size_t width) {
   const i64 actions = action_count(report.schedule), ranks = report.schedule.ranks();
   if (actions > kMostShownActions)
     return fmt::format("the table of {} actions is too long to print; --csv X.csv writes it to a file\n", actions);
@@ -85,7 +92,7 @@ std::string table(const ScheduleReport& report) {
   std::vector<std::vector<std::string>> rows;
   for (size_t r = 0; r < report.schedule.rows.size(); ++r) rows.push_back(timed ? columns(report, r) : in_order(report.schedule.rows[r]));
   const char* said = "actions in order, not by time, because the times are not whole numbers (--out X.svg draws them by time):\n";
-  return (timed ? "" : wide ? "actions in order:\n" : said) + aligned(rows);
+  return (timed ? "" : wide ? "actions in order:\n" : said) + aligned(rows, width);
 }
 
 std::string number(double value) { return fmt::format("{:.6g}", value); }
@@ -114,13 +121,13 @@ i64 action_count(const Schedule& schedule) {
   return count;
 }
 
-std::string schedule_text(const ScheduleReport& report) {
+std::string schedule_text(const ScheduleReport& report, size_t width) {
   const Schedule& schedule = report.schedule;
   const auto reason = parallel::why_not_executable(schedule);
   const int chunks = schedule.chunks();
   std::string text = fmt::format("{}: {}, {} a rank, {}; times {}\n\n", schedule.name, plural(schedule.ranks(), "rank"),
                                  plural(chunks, "stage"), plural(schedule.micro_batches, "micro-batch", "es"), print_costs(report.costs));
-  text += table(report) + "\n" + ranks_text(report);
+  text += table(report, width) + "\n" + ranks_text(report);
   text += fmt::format("\nmakespan {}, bubble {:.1f} % of the ranks' time\n", number(report.times.makespan), 100 * report.times.bubble());
   text += "idle inside: idle time between a rank's first and last action; one activation is what a stage stores for one micro-batch";
   text += chunks > 1 ? fmt::format(", a {} of what a rank would store with one stage\n", chunks == 2 ? "half" : fmt::format("1/{}", chunks))

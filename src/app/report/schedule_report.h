@@ -1,6 +1,7 @@
 // Prints a pipeline schedule as text, JSON or SVG. The functions are pure functions of a checked schedule and its simulated times;
 // thread-safe.
 #pragma once
+#include <limits>
 #include <string>
 
 #include "parallel/schedule/schedule_simulate.h"
@@ -19,7 +20,8 @@ struct ScheduleReport {
 
 /// Returns the schedule as a table with one row for each rank, followed by the makespan, the bubble, and each rank's busy and idle time and
 /// peak activations. If all times are whole numbers, a column of the table is one unit of time. Otherwise a row lists its actions in order.
-std::string schedule_text(const ScheduleReport& report);
+/// Rows longer than `width` columns are cut, and the parts of all ranks stand below each other.
+std::string schedule_text(const ScheduleReport& report, size_t width = std::numeric_limits<size_t>::max());
 std::string schedule_json(const ScheduleReport& report);
 /// Draws one row for each rank. An action is a box whose width is its time, labelled with the
 /// number of its micro-batch. Throws Error(usage) for more than kMostDrawnActions actions.

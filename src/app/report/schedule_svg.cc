@@ -18,7 +18,8 @@ using parallel::ScheduleRow;
 
 constexpr double kLeft = 64, kTop = 34, kRow = 26, kBox = 22, kDigit = 6.5, kMargin = 12, kWidest = 30'000;
 
-// White for idle, then blue, orange, pink and green, which colour-blind readers can tell apart. Indexed by ActionKind.
+// Colours of the actions, indexed by ActionKind: white for idle, then blue, orange, pink and green, which colour-blind readers can
+// tell apart.
 using Rgb = std::array<int, 3>;
 constexpr Rgb kColours[] = {{255, 255, 255}, {91, 143, 217}, {229, 134, 60}, {206, 109, 160}, {97, 170, 105}};
 

@@ -16,7 +16,7 @@ struct Point {
 class Series {
  public:
   Series() = default;
-  /// Covers steps first..last, with at most two points in each of `buckets` buckets.
+  /// Makes a series for steps first..last, with at most two points in each of `buckets` buckets.
   Series(i64 first, i64 last, i64 buckets) : first_(first), width_(std::max<i64>(1, (last - first) / std::max<i64>(1, buckets) + 1)) {}
 
   /// Adds a value. NaN and infinities are ignored.

@@ -1,5 +1,5 @@
-// Makes the sections of a report on memory by tier, and on the bytes that a step moves over each link. Both compare measurements with the
-// plan.
+// Makes the sections of a report on memory by tier, and on the bytes that a step moves over each link. Both sections compare measurements
+// with the plan.
 #include <fmt/format.h>
 
 #include "app/report/chart.h"
@@ -92,7 +92,7 @@ std::string bytes_part(const ReportedRun& run) {
   const double step_s = run.status.step_s.value_or(0);
   for (const Link& link : links_of(h, planned)) {
     if (!(link.measured > 0) && !(link.planned > 0)) continue;
-    const bool told = h.measure(link.column).count > 0;  // older programs did not record every link
+    const bool told = h.measure(link.column).count > 0;  // false if the run's program was too old to record this link
     chart.lines.push_back({link.name, h.of(link.column).points(), static_cast<int>(chart.lines.size())});
     rows.push_back({link.name, size_cell(link.planned), told ? size_cell(link.measured) : "not recorded",
                     told ? difference(link.planned, link.measured) : "",

@@ -7,7 +7,7 @@
 
 namespace spillway::app {
 
-/// Draws the busy lanes (executing threads) of one rank, one row each, with at most `most` bars in all.
+/// Draws the lanes (executing threads) of one rank that were ever busy, one row each, with at most `most` bars in all.
 std::string lanes_figure(const Timeline& timeline, size_t rank, const std::string& caption, size_t most);
 /// Draws what each rank computed, one row for each rank. A bar carries the number of its micro-batch. `most` limits the number of bars in
 /// all rows together.

@@ -195,7 +195,7 @@ std::string next_save(const TopView& v) {
   Cadence every;
   try {
     every = parse_cadence(v.save_every, "checkpoint_every");
-  } catch (const Error&) {  // another version of the program wrote the value in an unknown form
+  } catch (const Error&) {  // another version of the program wrote the value in a form that this version does not know
     return "";
   }
   if (every.count < 1 || every.unit == Cadence::Unit::epochs) return "after each " + v.save_every;

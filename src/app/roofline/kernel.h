@@ -27,9 +27,9 @@ struct Ceilings {
   /// forward and backward (Dao, arXiv:2307.08691, section 4.1). A part of FlashAttention-2's time goes to exponentials, one
   /// for every four products of two vectors. Without that part it reaches 396 TFLOP/s, which is this share of the peak.
   double attention_share = 0.40;
-  /// These are the shares of the peak that cuDNN's attention (wgmma) reaches on average, including the time that it spends between
-  /// the products. With heads of width 128 and 8192 positions it reaches 566 TFLOP/s forward and 470 backward (flash-attention's
-  /// pull request 1893); with width 64 ("narrow") and 1024 positions 373 and 348 (Shah et al., arXiv:2407.08608).
+  /// These are the shares of the peak that cuDNN's attention (wgmma) reaches on average, including the time that it spends between the
+  /// products. With heads of width 128 and 8192 positions it reaches 566 TFLOP/s forward and 470 backward (flash-attention's pull request
+  /// 1893); with width 64 ("narrow") and 1024 positions it reaches 373 and 348 TFLOP/s (Shah et al., arXiv:2407.08608).
   double cudnn_forward_share = 0.57, cudnn_backward_share = 0.475, cudnn_narrow_forward_share = 0.377, cudnn_narrow_backward_share = 0.352;
   /// memory_share and link_share are the shares of the peaks that copies within GPU memory and over PCIe reach. memory_latency_s
   /// is the time in seconds from a load until its bytes arrive. All three are round figures, not published ones.
@@ -41,13 +41,13 @@ enum class Work : u8 { products, attention, head, elementwise, embedding, optimi
 constexpr int kWorks = 7;
 std::string_view to_string(Work work);
 
-/// Kernel is a kernel, or a copy over PCIe, that a step runs `times` times. All other numbers describe a single run.
+/// A kernel, or a copy over PCIe, that a step runs `times` times. All other numbers describe a single run of it.
 struct Kernel {
   Work work = Work::elementwise;
   std::string name;
-  double times = 0;        // number of runs in a step; not whole if the last run is smaller than the others
+  double times = 0;        // number of runs in a step; a fraction if the last run is smaller than the others
   double flops = 0;        // FLOPs on tensor cores
-  double exps = 0;         // number of exponentials; during their time the kernel multiplies nothing
+  double exps = 0;         // number of exponentials; while it computes them, the kernel uses no tensor cores
   double reaches = 0;      // share of the tensor cores' peak that the kernel reaches; 0: Ceilings has the share
   double bytes = 0;        // bytes read and written in GPU memory, or copied over PCIe
   double compute = 1;      // factor by which the kernel's share of the tensor cores' peak differs from product_share

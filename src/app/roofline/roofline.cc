@@ -40,8 +40,13 @@ std::string line_of(const Timed& t, const Roofline& roofline) {
   const Kernel& k = t.kernel;
   const double share = t.bound == Bound::compute ? k.compute : t.bound == Bound::memory ? k.memory : 1;
   const std::string of_step = k.work == Work::link ? "" : fmt::format("{:.1f} %", 100 * t.seconds / roofline.gpu_s);
-  return fmt::format("  {:<46}{:>8.1f}{:>11.1f}{:>10.1f}  {:<8}{:>6.2f}{:>10.2f}{:>8}  {}\n", k.name, k.times, k.flops / 1e9, k.bytes / 1e6,
-                     to_string(t.bound), share, t.seconds * 1e3, of_step, k.note);
+  // A name that is longer than its column, and a note, have lines of their own, so that the table fits 80 columns.
+  constexpr size_t kNameColumns = 29;
+  const bool fits = k.name.size() < kNameColumns;
+  std::string text = fits ? "" : fmt::format("  {}\n", k.name);
+  text += fmt::format("  {:<{}}{:>5.0f}{:>8.1f}{:>8.1f} {:<8}{:>5.2f}{:>7.2f}{:>7}", fits ? k.name : "", kNameColumns, k.times,
+                      k.flops / 1e9, k.bytes / 1e6, to_string(t.bound), share, t.seconds * 1e3, of_step);
+  return text + (k.note.empty() ? "\n" : "\n      " + k.note + "\n");
 }
 
 }  // namespace
@@ -74,7 +79,7 @@ Roofline make_roofline(const parallel::Plan& plan, const models::ModelConfig& mo
 
 std::string to_text(const Roofline& r) {
   std::string text = ceilings_text(r.ceilings);
-  text += fmt::format("  {:<46}{:>8}{:>11}{:>10}  {:<8}{:>6}{:>10}{:>8}\n", "", "times", "GFLOP", "MB", "bound", "share", "ms", "");
+  text += fmt::format("  {:<29}{:>5}{:>8}{:>8} {:<8}{:>5}{:>7}\n", "", "times", "GFLOP", "MB", "bound", "share", "ms");
   for (size_t w = 0; w < kWorks; ++w) {
     const auto work = static_cast<Work>(w);
     if (r.work_s[w] == 0) continue;

@@ -16,14 +16,14 @@ std::string_view to_string(Bound bound);
 struct Timed {
   Kernel kernel;
   Bound bound = Bound::compute;
-  double seconds = 0;  // sum over all runs of the kernel in a step
+  double seconds = 0;  // seconds of all runs of the kernel in a step
 };
 
 struct Roofline {
   Ceilings ceilings;
   std::vector<Timed> kernels;
   std::array<double, kWorks> work_s{};
-  double gpu_s = 0;                     // seconds of all kernels; copies over PCIe run at the same time and do not count
+  double gpu_s = 0;                     // seconds of all kernels in a step; copies over PCIe run at the same time and do not count
   double to_gpu_s = 0, from_gpu_s = 0;  // seconds of the copies in each direction
   double between_ranks_bytes = 0;
   double flops = 0, model_flops = 0;  // FLOPs of a step: all that are computed, and those that the model itself needs
@@ -33,8 +33,8 @@ struct Roofline {
 
 Roofline make_roofline(const parallel::Plan& plan, const models::ModelConfig& model, const Ceilings& ceilings = {});
 
-/// Prints the ceilings, one line for each kernel, grouped by kind of work, and the sums. The
-/// time in each line can be computed from the other numbers in the line and the ceilings.
+/// Returns the ceilings, one line for each kernel, grouped by kind of work, and the sums, as text. The time in each line can be computed
+/// from the other numbers in the line and the ceilings.
 std::string to_text(const Roofline& roofline);
 
 }  // namespace spillway::app

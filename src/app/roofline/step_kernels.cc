@@ -43,7 +43,8 @@ class Table {
   std::vector<Kernel> all() {
     Stream gpu = Stream::current();
     gpu.device = Device::meta(Device::Kind::cuda);
-    const StreamScope as_on_a_gpu(gpu);  // makes the kernels cut logits and norms' rows into pieces as on a GPU
+    // while this object lives, sizes are those of a GPU, where kernels cut logits and norms' rows into pieces
+    const StreamScope as_on_a_gpu(gpu);
     const std::map<Block, Runs> runs = runs_by_block();
     const auto of = [&](Block block) { return runs.contains(block) ? runs.at(block) : Runs(); };
     m_.family == models::Family::gpt2 ? gpt2_layer(of(Block::layer)) : llama_layer(of(Block::layer));
@@ -75,7 +76,7 @@ class Table {
     return runs;
   }
 
-  // The functions from here on, up to gpt2_layer(), each add or describe one kind of kernel.
+  // Each function from here to gpt2_layer() adds or describes one kind of kernel.
 
   void add(Kernel kernel, double times) {
     kernel.times = times;
@@ -125,9 +126,9 @@ class Table {
     return kernel;
   }
 
-  // Adds the kernels of y = x w + bias: the product, the gradients of x and w, and the gradient of the bias, which
-  // is a kernel of its own. `beside` and `beside_dx` are additional bytes that the products for y and for dx move: a
-  // product may also write another output computed from its result, or read an array to which its result is added.
+  // Adds the kernels of y = x w + bias: the product, the gradients of x and w, and the gradient of the bias, which is a separate kernel.
+  // `beside` and `beside_dx` are additional bytes that the products for y and for dx move: a product may also write another output computed
+  // from its result, or read an array to which its result is added.
   void linear(const std::string& name, const Runs& r, double in, double out, bool bias, double beside = 0, double beside_dx = 0) {
     Kernel y = product(Work::products, name, rows_, out, in, kHalf), dx = product(Work::products, name + ", dx", rows_, in, out, kHalf);
     y.bytes += beside, dx.bytes += beside_dx;
@@ -137,7 +138,7 @@ class Table {
     add(product(Work::products, name + ", dw", in, out, rows_, kWide), r.weights);
     if (bias) column_sums(name + ", dbias", r, out);
   }
-  // Marks `times` runs of the last kernel in the list as recomputation for a backward, which does not count in model_flops.
+  // Marks `times` runs of the kernel that was added last as recomputation for a backward, which does not count in model_flops.
   void again(double times) {
     Kernel& kernel = kernels_.back();
     if (kernel.times > 0) kernel.model_flops *= std::max(0.0, kernel.times - std::max(0.0, times)) / kernel.times;
@@ -199,8 +200,8 @@ class Table {
     again(r.forward - r.input);
     pass(Work::attention, "attention, out times dout", r.input, kHalf * rows_ * 2 * q + lse);
     if (!cudnn) return add(multiplied("attention, dq dk dv", 7, 2, 4, kHalf * rows_ * (5 * q + 6 * kv) + 4 * lse), r.input);
-    // A backward of cuDNN with a fixed order of sums writes the gradients of all
-    // T x T scores to memory, and computes dq as a product of these gradients.
+    // cuDNN's backward, if its sums must have a fixed order, writes the gradients of all T x T scores to memory, and computes dq as a
+    // product of these gradients.
     const double square = kHalf * batch * heads * t * t;
     for (Kernel part : {multiplied("attention, dk dv and dscores", 4, 1, 3, kHalf * rows_ * (2 * q + 4 * kv) + 2 * lse + square),
                         multiplied("attention, dq of dscores", 1, 0, 1, kHalf * rows_ * (q + kv) + square)})
@@ -229,8 +230,8 @@ class Table {
     const double c = width(), f = static_cast<double>(m_.mlp_width);
     linear("qkv", r, c, 3 * c, true);
     linear("attention's projection", r, c, c, true, residual());
-    // The tanh approximation of GELU is fused into the products "MLP up" and "MLP down". The product
-    // of the forward also writes GELU's input, and the product of the backward also reads it.
+    // The tanh approximation of GELU is fused into the products "MLP up" and "MLP down". In forward the product also writes GELU's input,
+    // and in backward the product also reads it.
     const bool within = m_.activation == models::Activation::gelu_tanh;
     linear("MLP up", r, c, f, true, within ? kHalf * rows_ * f : 0, 0);
     linear("MLP down", r, f, c, true, residual(), within ? kHalf * rows_ * f : 0);
@@ -308,7 +309,7 @@ class Table {
     Kernel logits = product(Work::head, "logits, again", rows_, columns, c, kWide);
     logits.model_flops = 0;
     add(std::move(logits), pieces * r.logits);
-    // If the logits are kept, their gradient is computed once, and the second part of a split backward reuses it.
+    // If the plan keeps the logits, their gradient is computed once, and the second part of a backward in two parts reuses it.
     const double made = r.logits > 0 ? r.backward : std::max(r.input, r.weights);
     pass(Work::head, "cross-entropy, dlogits", pieces * made, (kWide + kHalf) * rows_ * columns);
     Kernel dx = product(Work::head, "logits, dx", rows_, c, columns, whole ? kHalf : kWide);

@@ -22,7 +22,7 @@ ByteRange added_by(size_t m, const ChatTemplate& chat, const Json& variables, co
                    const std::string& where) {
   Json with = Json::array();
   for (size_t i = 0; i < m; ++i) with.push_back((*row.messages)[i]);
-  // If the assistant's message is the first one, no conversation comes before it.
+  // Before the first message there is no conversation, so nothing is rendered for it.
   const std::string prompt = m == 0 ? "" : chat.render(with, variables, true).text;
   with.push_back((*row.messages)[m]);
   const std::string answered = chat.render(with, variables, false).text;

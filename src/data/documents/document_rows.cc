@@ -44,7 +44,7 @@ class DocumentRows final : public TextRows {
   std::string why_none() const override {
     const PreparedCounts& all = file_.counts();
     if (all.documents == 0)
-      return all.without_targets == 0 ? ""
+      return all.without_targets == 0 ? fmt::format("expected rows with text in {}, got none", file_.name())
                                       : fmt::format("none of the {} rows of {} has a target, a token that counts in the loss",
                                                     all.without_targets, file_.name());
     std::vector<u32> words;

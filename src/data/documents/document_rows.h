@@ -9,7 +9,7 @@ namespace spillway::data {
 
 /// Statistics of the rows, to be printed before training.
 struct RowCounts {
-  // The numbers of rows, documents, tokens and targets. Only tokens that are in rows are counted.
+  // Counts of rows, documents, tokens and targets. Tokens that truncation cut off do not count.
   i64 rows = 0, documents = 0, tokens = 0, targets = 0;
   // The documents and tokens that truncation affects: documents that were truncated, tokens that
   // were cut off, and documents that are left out because truncation removed all their targets.
@@ -23,7 +23,7 @@ enum class RowPacking {
   // Each document has its own row, in the order of the file. Documents that one line of the data already packs together stay together.
   off,
   best_fit,  // documents are combined so that there is little padding; their order is lost (pack_documents)
-  // Documents that follow each other share rows: rows 0, 1, 2 … hold the documents in the order of the file (pack_in_order).
+  // Consecutive documents share rows, and the rows hold the documents in the order of the file (pack_in_order).
   in_order,
 };
 

@@ -116,7 +116,7 @@ class LineReader::Unpacker {
   const File file_;
   const Packing packing_;
   std::vector<std::byte> piece_;
-  std::span<const std::byte> input_;  // the part of piece_ that is not decompressed yet
+  std::span<const std::byte> input_;  // the compressed bytes in piece_ that are still to be decompressed
   i64 offset_ = 0;
   bool inside_ = false;  // true between the beginning and the end of a compressed stream
   z_stream gzip_{};

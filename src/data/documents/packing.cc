@@ -65,8 +65,8 @@ PackedRows pack_documents(std::span<const u32> lengths, i64 row_tokens) {
   check_lengths(lengths, row_tokens);
   constexpr u32 kNone = ~u32{0};
   std::vector<u32> row_of(lengths.size());
-  // `last` holds, for each number of free tokens, the row with so many free tokens that
-  // was changed last. `before` links that row to the next row with as many free tokens.
+  // `last` holds, for each number of free tokens, the row with that many free tokens that was changed last. `before` links rows with
+  // equally many free tokens into a list, which begins at this row.
   std::vector<u32> last(static_cast<size_t>(row_tokens) + 1, kNone), before;
   NumberSet rooms(row_tokens + 1);
   const std::vector<u32> order = longest_first(lengths, row_tokens);
@@ -104,7 +104,7 @@ PackedRows pack_in_order(std::span<const u32> lengths, i64 row_tokens) {
   check_lengths(lengths, row_tokens);
   PackedRows rows{std::vector<u32>(lengths.size()), {}};
   std::iota(rows.documents.begin(), rows.documents.end(), 0);
-  i64 left = 0;  // number of free tokens in the last row
+  i64 left = 0;  // number of free tokens in the row that is being filled
   for (const u32 document : rows.documents) {
     if (lengths[document] > left) {
       rows.begin.push_back(document);

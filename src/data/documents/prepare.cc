@@ -9,6 +9,7 @@
 #include "data/documents/content_hash.h"
 #include "data/documents/line_reader.h"
 #include "data/documents/prepared_cache.h"
+#include "data/files/wrong_data.h"
 
 namespace spillway::data {
 namespace {
@@ -160,9 +161,7 @@ void tokenize_text(const fs::path& path, const Tokenizer& tokenizer, std::option
         options.progress(name, reader.bytes_read(), reader.file_bytes());
       }
     }
-    // The line reader removes the "
-    // " at the end of each line, but that "
-    // " is part of the text, so it is added again.
+    // The line reader removes the line end of each line, but line ends are part of the text, so they are added again.
     if (!first && reader.ended_with_line_end()) text += '\n';
     pieces.push_back(std::move(text));
     encode();
@@ -175,11 +174,8 @@ void tokenize_text(const fs::path& path, const Tokenizer& tokenizer, std::option
 }
 
 std::unique_ptr<PreparedFile> prepare(const fs::path& path, const DocumentMaker& maker, const PreparationOptions& options) {
-  if (!fs::exists(path)) throw Error(ErrorCode::data, fmt::format("[data] {} is not there", path.string()));
-  if (files_of(path).empty())
-    throw Error(ErrorCode::usage, fmt::format("[data] expected .txt files in the folder {}, found none: give files of rows (.jsonl) and "
-                                              "token files (.bin) by their own paths",
-                                              path.string()));
+  if (!fs::exists(path)) refuse_missing(path);
+  if (files_of(path).empty()) refuse_without_texts(path);
   PreparedCache cache(options.cache, path, hash_of(path, maker, options), options.waits);
   if (auto kept = cache.find()) return kept;
   {

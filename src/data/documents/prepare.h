@@ -32,10 +32,10 @@ bool is_json_lines(const std::filesystem::path& path);
 /// byte order of their names and joined by the end token.
 bool is_plain_text(const std::filesystem::path& path);
 
-/// Tokenizes plain text and passes the tokens to `sink`, some at a time. A file is one text. The tokens
-/// that the tokenizer puts around a text are added once per file, and `end_token` is added at its end;
-/// tokens that the text has already are not added. Of `options`, only threads and progress are used. Throws
-/// Error(usage) if a text has more than 256 MiB and the tokenizer does not allow it to be cut anywhere.
+/// Tokenizes plain text and passes the tokens to `sink`, some at a time. A file is one text. The tokens that the tokenizer puts around a
+/// text are added once per file, and `end_token` is added at its end; tokens that the text has already are not added. Only the members
+/// threads and progress of `options` are used. Throws Error(usage) if a text has more than 256 MiB and the tokenizer does not allow it to
+/// be cut anywhere.
 void tokenize_text(const std::filesystem::path& path, const Tokenizer& tokenizer, std::optional<i32> end_token,
                    const PreparationOptions& options, const std::function<void(std::span<const i32>)>& sink);
 

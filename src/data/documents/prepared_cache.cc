@@ -65,7 +65,8 @@ PreparedCache::PreparedCache(fs::path folder, fs::path source, std::string conte
   }
   waits("");
   turn_->sign(descriptor_, lock_file_);
-  Beside::remove_left(folder_);  // no live writer is disturbed, because only the holder of the cache's lock creates files in the folder
+  // removes partial files; no live writer is disturbed, because only the holder of the cache's lock creates files in the folder
+  Beside::remove_left(folder_);
 }
 
 PreparedCache::~PreparedCache() {

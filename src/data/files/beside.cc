@@ -163,7 +163,8 @@ void Beside::exchange() {
     keep_for_the_user();
   }
   sync_path(parent_of(final_));
-  // The partial name now refers to the old file or folder. If it cannot be removed now, the next writer to this path removes it.
+  // After the exchange, the partial name refers to the old file or folder. If it cannot be removed now, the next writer to this path
+  // removes it.
   std::error_code ignored;
   fs::remove_all(beside_, ignored);
 }

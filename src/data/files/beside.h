@@ -1,8 +1,9 @@
 // Beside creates a file or folder atomically: it is written next to its final path as `<final>.partial-<pid>` and renamed when it is
 // complete. A crash before the rename leaves what was at the final path. If another program creates a file at the final path in the
 // meantime, that file stays, and our finished file is kept under a name that the error message gives. The writer holds a lock (flock) on
-// the partial file while it works. The lock tells the work of a live process from files that a dead process left. A new writer removes
-// the latter for its own final path. An object is used by one thread. Throws Error(io) with path and errno, and Error(usage) where noted.
+// the partial file while it works. The lock tells the work of a live process from files that a dead process left. A new writer for the same
+// final path removes files that a dead process left. An object is used by one thread. Throws Error(io) with path and errno, and
+// Error(usage) where noted.
 #pragma once
 #include <sys/types.h>
 
@@ -16,7 +17,7 @@ namespace spillway::data {
 
 /// Selects what may already exist at the final path, and what happens to it.
 enum class Existing {
-  refuse,   // nothing may exist at the final path; otherwise Error(usage)
+  refuse,   // nothing may exist at the final path; otherwise throws Error(usage)
   replace,  // what existed at the final path at the start is replaced
   // Whatever exists at the final path is replaced. If several processes write one file at once, the last
   // one wins. This value is meant for files that only this program writes; it is not allowed for folders.
@@ -37,8 +38,9 @@ class Beside {
   const std::filesystem::path& path() const { return beside_; }
   const std::filesystem::path& final_path() const { return final_; }
 
-  /// Renames the partial file or folder to the final path. The contents must already be on stable storage; on return the name is too.
-  /// Throws Error(io) if another program created or replaced something at the final path after this object was constructed.
+  /// Renames the partial file or folder to the final path. The caller must have synced the contents to stable storage; on return the new
+  /// name is on stable storage too. Throws Error(io) if another program created or replaced something at the final path after this object
+  /// was constructed.
   void put_in_place();
 
   /// Removes all partial files and folders that dead processes left in `parent`, and returns their
@@ -64,7 +66,7 @@ class Beside {
   const Existing existing_;
   std::optional<Identity> before_;
   std::filesystem::path beside_;
-  int lock_ = -1;  // file descriptor that holds the flock
+  int lock_ = -1;  // file descriptor whose flock (file lock) this object holds
   bool done_ = false;
 };
 

@@ -104,8 +104,8 @@ i64 CheckedFile::size_bytes() const { return state_->file.size_bytes(); }
 void CheckedFile::read(i64 offset, std::span<std::byte> into) const {
   const i64 end = offset + static_cast<i64>(into.size());
   if (!state_->checksums || end > state_->checksums->bytes) return state_->file.read(offset, into);
-  // Whole blocks are read straight into the caller's buffer, without the lock. If only
-  // a part of a block is wanted, the block is read through the cache, under the lock.
+  // Whole blocks are read directly into the caller's buffer, without locking the cache. If only a part of a block is wanted, the block is
+  // read through the cache, under the lock.
   while (!into.empty()) {
     const i64 number = offset / kChecksumBlockBytes, whole = block_end(number, state_->checksums->bytes) - offset;
     if (offset % kChecksumBlockBytes == 0 && std::ssize(into) >= whole) {

@@ -43,11 +43,11 @@ class ChecksumSums {
 /// The error that a file does not contain what was written to it. Damaged is an Error(data).
 class Damaged : public Error {
  public:
-  /// Reports bytes [begin, end) of a file as damaged. `within` names what these bytes hold, for example a tensor.
+  /// Makes the error that bytes [begin, end) of a file are damaged. `within` names what these bytes hold, for example a tensor.
   Damaged(const std::filesystem::path& path, i64 begin, i64 end, const std::string& within = "");
-  /// Reports a file that cannot even be parsed. `wrong` says in words what is wrong.
+  /// Makes the error that a checkpoint folder's file cannot even be parsed. `wrong` says in words what is wrong.
   explicit Damaged(const std::filesystem::path& folder, const std::string& wrong);
-  /// Returns what is wrong, without the advice that what() adds.
+  /// Returns the part of the error message that says what is wrong. what() returns the whole message, which also gives advice.
   const std::string& wrong() const { return wrong_; }
   i64 begin() const { return begin_; }
   i64 end() const { return end_; }

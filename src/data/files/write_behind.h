@@ -24,7 +24,7 @@ class WriteBehind {
   };
   File& file_;
   std::mutex mutex_;  // guards the members that follow
-  Range collected_;   // a range that was written and not sent to the disk yet
+  Range collected_;   // a range of bytes that was written by the caller but not yet sent to the disk
   std::deque<Range> on_the_way_;
   i64 on_the_way_bytes_ = 0;
 };

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 struct CifarKind {
   const char* name;
-  i64 classes, class_at;  // class_at is the index of the class byte within a record
+  i64 classes, class_at;  // classes: number of classes; class_at: index of the class byte within a record
   const char* names;      // name of the file that holds the names of the classes
   i64 record_bytes() const { return class_at + 1 + i64{3} * 32 * 32; }
 };

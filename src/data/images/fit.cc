@@ -33,7 +33,7 @@ struct LineWeights {
   std::vector<std::vector<i32>> weights;
 };
 
-// Scales one line. In both the input and the output, neighbouring pixels of the line are `step` bytes apart.
+// Scales one line of pixels. In both the input and the output, neighbouring pixels of the line are `step` bytes apart.
 void scale_line(const LineWeights& line, const u8* from, u8* to, i64 step) {
   for (size_t x = 0; x < line.begins.size(); ++x, to += step) {
     i32 sum = 1 << (LineWeights::kBits - 1);

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "data/files/wrong_data.h"
 #include "data/images/cifar.h"
 #include "data/images/idx.h"
 #include "data/images/image_folder.h"
@@ -21,7 +22,7 @@ constexpr const char* kKinds =
 std::unique_ptr<ImageSource> open_one(const fs::path& path, Split split, const std::optional<i64>& side, const ImageFormat* wanted) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) throw Error(ErrorCode::data, fmt::format("[data] {} is not there", path.string()));
+  if (!fs::exists(status)) refuse_missing(path);
   if (fs::is_directory(status)) {
     if (is_cifar_folder(path)) return open_cifar(path, split);
     if (const auto images = idx_images_in(path, split)) return open_idx(*images);

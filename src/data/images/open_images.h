@@ -13,7 +13,8 @@ struct ImageWish {
   // The side in pixels to which the images of an image folder are scaled.
   // If `side` has no value, the size of the folder's first image is used.
   std::optional<i64> side;
-  // The format that a model reads. A source may have fewer classes than the model. If both have class names, the names must agree.
+  // The format that a model reads. A source may have fewer classes than the model. If the source and the model both have class names, the
+  // names must agree.
   std::optional<ImageFormat> format;
 };
 

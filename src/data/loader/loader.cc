@@ -45,25 +45,26 @@ void check_weights(const std::vector<double>& weights, size_t sources) {
   }
 }
 
-// Returns times · decimal / over, rounded up or down to an integer. `decimal` is taken as the shortest decimal number that reads back as
-// this double, which is what the user wrote. `times` and `over` are at least 1.
+// Returns times · decimal / over as an integer, rounded up if `up` is set and down otherwise. `decimal` is taken as the shortest decimal
+// number that reads back as this double, which is what the user wrote. `times` and `over` are at least 1.
 i64 product(double decimal, i64 times, i64 over, bool up) {
   __extension__ typedef unsigned __int128 u128;
   constexpr u128 kMost = u128{1} << 62, kBeyond = u128{1} << 120;
   std::array<char, 40> text{};  // the text is filled with zeros, so that atoi stops at the end of the exponent
   char* end = std::to_chars(text.data(), text.data() + text.size(), decimal, std::chars_format::scientific).ptr;
   const char* exponent = std::find(text.data(), end, 'e');
-  u128 digits = 0;  // the digits of `decimal` as a number, at most 17 of them
+  u128 digits = 0;  // the significant digits of `decimal` as an integer of at most 17 digits
   int tens = std::atoi(exponent + 1);
   for (const char* at = text.data(); at < exponent; ++at) {
     if (*at == '.') continue;
     digits = digits * 10 + static_cast<u128>(*at - '0');
     tens -= at > text.data();
   }
-  // The numerator of the quotient. It is less than 10^17 · 2^63 < 2^120, so it fits into 128 bits.
+  // The numerator of the quotient; it is less than 10^17 · 2^63 < 2^120, so it fits into 128 bits.
   u128 above = digits * static_cast<u128>(times), below = static_cast<u128>(over);
   for (; tens > 0 && above / below < kMost; --tens) above *= 10;
-  for (; tens < 0 && below < kBeyond; ++tens) below *= 10;  // once the denominator exceeds kBeyond, the quotient is below 1
+  // once the denominator exceeds kBeyond, the quotient is below 1, so the loop can stop
+  for (; tens < 0 && below < kBeyond; ++tens) below *= 10;
   const u128 whole = above / below + (up && above % below != 0 ? 1 : 0);
   if (whole >= kMost)
     throw Error(ErrorCode::usage, fmt::format("[--epochs] expected epochs of fewer than 2^62 steps in all, got {} epochs", decimal));
@@ -216,7 +217,8 @@ std::string Loader::fingerprint() const {
     const i64 read = std::min(kRead, counts[source]);
     const auto place = [&](i64 i) { return read > 1 ? i * (counts[source] - 1) / (read - 1) : 0; };
     u32 sum = 0;
-    if (MicroBatch one = samples_->batch(1); !one.inputs.empty()) {  // a program's own samples may be large, so one is held at a time
+    // samples supplied by the calling program may be large, so only one is in memory at a time
+    if (MicroBatch one = samples_->batch(1); !one.inputs.empty()) {
       for (i64 i = 0; i < read; ++i) {
         samples_->read(source, place(i), one, 0);
         for (const Tensor& t : one.inputs) sum = sum * 31 + crc32c({t.raw(), static_cast<size_t>(t.bytes())});
@@ -242,7 +244,7 @@ MicroBatch Loader::make_micro_batch(i64 first_sample, const std::function<std::o
   MicroBatch batch = samples_->batch(rows);
   batch.first_sample = first_sample;
   require(batch.targets_BT.device().kind != Device::Kind::cuda, "[loader] batches are built in host memory: make a CPU stream current");
-  if (!batch.targets_BT.raw()) {  // on the meta device only the sizes are needed
+  if (!batch.targets_BT.raw()) {  // on the meta device no sample is read, because only sizes are needed
     for (i64 row = 0; row < rows; ++row) batch.counted_targets += window_of_row(row) ? samples_->targets() : 0;
     batch.data_tokens = batch.counted_targets;
     return batch;

@@ -1,11 +1,11 @@
-// Loader produces the batches of a training run, one optimizer step at a time. Its samples (samples.h) are windows of tokens, or
-// images; in this file images are called windows too. The windows of all sources are numbered consecutively. In each source the
-// training windows come first, and the last `validation_fraction` of the windows are validation data. The rows of a run are numbered
-// from 0 in the order in which they are trained on. The cursor q of a step is the number of rows before that step. With B rows per
-// micro-batch, row b of micro-batch k of data-parallel rank r of R is row q + (k·R + r)·B + b of the run. Epochs follow each other;
-// with `shuffled` each has its own seeded permutation (base/random.h). A step never reaches into the next epoch: if the epoch has
-// too few rows left, the step is padded with rows whose targets are all ignored. With `drop_last` such an incomplete step is skipped
-// instead. A mixture (mixture.h) has no end: all its steps are full, and each of its sources has its own epochs and permutations.
+// Loader produces the batches of a training run, one optimizer step at a time. Its samples (samples.h) are windows of tokens, or images; in
+// this file images are called windows too. The windows of all sources are numbered consecutively. In each source the training windows come
+// first, and the last `validation_fraction` of the windows are validation data. A row is a window at its place in the run: rows are
+// numbered from 0 in the order in which they are trained on. The cursor q of a step is the number of rows before that step. With B rows per
+// micro-batch, row b of micro-batch k of data-parallel rank r of R is row q + (k·R + r)·B + b of the run. Epochs follow each other; with
+// `shuffled` each has its own seeded permutation (base/random.h). A step never reaches into the next epoch: if the epoch has too few rows
+// left, the step is padded with rows whose targets are all ignored. With `drop_last` such an incomplete step is skipped instead. A mixture
+// (mixture.h) has no end: all its steps are full, and each of its sources has its own epochs and permutations.
 #pragma once
 #include <functional>
 #include <memory>
@@ -22,7 +22,7 @@
 namespace spillway::data {
 
 struct LoaderOptions {
-  i64 sequence_length = 0, micro_batch_size = 1;  // sequence_length is unused for images
+  i64 sequence_length = 0, micro_batch_size = 1;  // sequence_length is not used for images
   i64 micro_batches = 1;                          // K, the number of gradient accumulation steps
   int rank = 0, ranks = 1;
   bool shuffled = true;
@@ -59,7 +59,7 @@ class Loader {
   /// Returns the cursor of the step that comes after the step at `cursor`.
   i64 cursor_after(i64 cursor) const { return rows_of_step(rows_of_step(cursor).end).begin; }
   bool is_mixture() const { return mixture_.has_value(); }
-  /// Returns the number of steps in an epoch. Do not call it for a mixture, which has no epochs of its own.
+  /// Returns the number of steps in an epoch. Do not call it for a mixture, which has no epochs as a whole.
   i64 steps_per_epoch() const;
   /// Returns the number of steps in `epochs` epochs. `epochs` is taken as the shortest decimal number that prints
   /// as this double, and the product is computed exactly and rounded up: a fraction of an epoch that only begins

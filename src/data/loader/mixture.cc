@@ -35,11 +35,11 @@ Mixture::Mixture(const std::vector<double>& weights) {
 i64 Mixture::place_of(size_t source, i64 row) const {
   u128 before = 0;
   for (size_t other = 0; other < weights_.size(); ++other) {
-    // `before` counts the rows j of `other` that fall due before row `row` of `source`: (2j + 1) /
-    // weight(other) < (2 row + 1) / weight(source). Below, both sides are multiplied by both weights.
-    // If the sides are equal, row j counts if `other` comes before `source` in the order of sources.
+    // `before` counts the rows j of `other` that fall due before row `row` of `source`: (2j + 1) / weight(other) < (2 row + 1) /
+    // weight(source). The code multiplies both sides by both weights. If both rows fall due at the same time, the source with the lower
+    // index comes first.
     const u128 due = (2 * static_cast<u128>(row) + 1) * weights_[other], each = weights_[source];
-    const u128 limit = due + (other < source ? 1 : 0);  // row j counts if (2j + 1) · each < limit
+    const u128 limit = due + (other < source ? 1 : 0);  // counts the rows j of `other` with (2j + 1) · each < limit
     if (limit > each) before += (limit - each - 1) / (2 * each) + 1;
   }
   return static_cast<i64>(std::min<u128>(before, kBeyond));

@@ -1,7 +1,8 @@
-// Mixture decides from which source each row of a weighted mixture comes: from the source whose next row falls due first. Row k of source
-// s, whose weight is w_s, falls due at (2k + 1) / (2 w_s). The resulting order is that of Webster's method of apportionment (Balinski and
-// Young, Fair Representation, 1982); ties go to the earlier source. So after any number of rows, each source has had its share to within
-// a few rows. The order depends on the weights alone and can be computed for any row without computing the rows before it. Thread-safe.
+// Mixture decides from which source each row (sample) of a weighted mixture comes: from the source whose next row falls due first. Row k of
+// source s, whose weight is w_s, falls due at (2k + 1) / (2 w_s). The resulting order is that of Webster's method of apportionment
+// (Balinski and Young, Fair Representation, 1982); ties go to the earlier source. So after any number of rows, each source has had its
+// share to within a few rows. The order depends on the weights alone and can be computed for any row without computing the rows before it.
+// Thread-safe.
 #pragma once
 #include <string>
 #include <vector>
@@ -12,8 +13,8 @@ namespace spillway::data {
 
 class Mixture {
  public:
-  /// Creates a mixture. Only the ratios of the weights matter; they are kept to 52 bits
-  /// of the weights' sum. Throws Error(bug) unless each weight is positive and finite.
+  /// Creates a mixture. Only the ratios of the weights matter; they are rounded to integers that add up to about 2^52. Throws Error(bug)
+  /// unless each weight is positive and finite.
   explicit Mixture(const std::vector<double>& weights);
 
   struct Row {

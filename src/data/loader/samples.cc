@@ -28,6 +28,9 @@ class TokenWindows final : public TextRows {
   i64 rows() const override { return std::max<i64>(source_.tokens() - 1, 0) / T_; }
   i64 tokens() const override { return source_.tokens(); }
   bool packed() const override { return false; }
+  std::string why_none() const override {
+    return source_.tokens() > 0 ? "" : fmt::format("expected tokens in {}, got an empty file", source_.name());
+  }
 
   RowTokens read(i64 row, std::span<i32> tokens_T, std::span<i32> targets_T, std::span<i32> positions_T) const override {
     source_.read(row * T_, tokens_T);

@@ -27,7 +27,7 @@ class Samples {
 
   /// Returns the number of samples of each source.
   virtual std::vector<i64> counts() const = 0;
-  /// Returns the largest number of targets that one sample can have.
+  /// Returns the largest number of targets that one sample can have: the sequence length for text, 1 for an image.
   virtual i64 targets() const = 0;
   /// Allocates a batch of `rows` rows from the current stream.
   virtual MicroBatch batch(i64 rows) const = 0;
@@ -46,11 +46,12 @@ class TextRows {
  public:
   virtual ~TextRows() = default;
   virtual i64 rows() const = 0;
-  /// Returns the number of tokens in the whole text, for error messages.
+  /// Returns the number of tokens of the whole source. Error messages state it.
   virtual i64 tokens() const = 0;
   /// Returns true if a row may hold several documents, in which case the positions restart within the row.
   virtual bool packed() const = 0;
-  /// Returns the reason and the remedy if there are no rows although there are enough tokens; otherwise "".
+  /// Returns, for an error message, why there are no rows although there are enough tokens, and the remedy; "" if there is no such
+  /// reason.
   virtual std::string why_none() const { return ""; }
   /// Reads one row: fills its T tokens, targets and positions. Targets after the row's last document are kPaddingTarget.
   virtual RowTokens read(i64 row, std::span<i32> tokens_T, std::span<i32> targets_T, std::span<i32> positions_T) const = 0;

@@ -59,7 +59,8 @@ void wrap_functions(Json& tools) {
   }
 }
 
-// Reads the template variables of a row. If a variable is given twice, the value in chat_template_kwargs is used, as in TRL.
+// Reads the template variables of a row. If a variable is given both as a key of the row and in chat_template_kwargs, the latter value is
+// used, as in TRL.
 void read_variables(const JsonLine& line, bool bare_functions, Row& row) {
   Json variables = Json::object();
   if (auto tools = tools_of(line)) {

@@ -44,7 +44,7 @@ std::string JsonLine::shown(const Json& value) {
 }
 
 void JsonLine::reject(size_t byte, const std::string& what) const {
-  const std::string place = line_and_column(line_, byte + 1);  // the text "line 1, column C"
+  const std::string place = line_and_column(line_, byte + 1);  // the text "line 1, column C", of which only the column is used
   throw Error(ErrorCode::data, fmt::format("[data] {}, line {}{}: {}", file_, number_, place.substr(place.find(',')), what));
 }
 

@@ -24,7 +24,7 @@ class JsonLine {
   JsonLine& operator=(const JsonLine&) = delete;
 
   const Json& json() const { return *json_; }
-  /// Moves the value of a key out of the object. The key itself stays in the object.
+  /// Moves the value of a key out of the object. The key stays, with the value null.
   Json take(const char* key);
 
   /// The reject functions throw Error(data) "[data] FILE, line N, column C: <what>". The column is that of the given byte, or
@@ -40,8 +40,8 @@ class JsonLine {
   /// Names the kind of a value for error messages, for example "a list" or "a text".
   static std::string shown(const Json& value);
 
-  /// These functions return a text or a list that must be present. They throw if it is missing
-  /// or of another kind. A list must have at least one item, and its items must be objects.
+  /// text_in(), list_in() and the like return a text or a list that must be present. They throw if it is missing or of another kind. A
+  /// list must have at least one item, and its items must be objects.
   const std::string& text_in(const Json& object, JsonPath path, const char* key) const;
   const std::string& text(const char* key) const { return text_in(*json_, {}, key); }
   const Json& list(const char* key) const;

@@ -22,7 +22,7 @@ class Walker {
       take();
       for (size_t i = 0; now() != '}' && now() != ']' && !done(); ++i) {
         const bool found = key ? string() == *key : i == std::get<size_t>(step);
-        if (key) take();  // skips the colon behind the key
+        if (key) take();  // skips the colon after the key
         if (found) return true;
         skip_value();
         if (now() == ',') take();

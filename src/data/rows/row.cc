@@ -11,7 +11,7 @@
 namespace spillway::data {
 namespace {
 
-// A row layout, in the order of RowLayout: its name, the key that identifies it, and the other keys that it reads.
+// Describes a row layout: its name, the key that identifies it, and the other keys that it reads.
 struct Layout {
   const char* name;
   const char* key;
@@ -28,6 +28,8 @@ const std::array<Layout, 6> kLayouts = {{
      {"labels", "attention_mask", "position_ids", "seq_lengths", "completion_mask", "assistant_masks", "token_type_ids"}},
 }};
 
+constexpr size_t kMostKeysShown = 200;  // letters
+
 RowLayout recognized(const JsonLine& line) {
   std::optional<RowLayout> layout;
   for (size_t i = 0; i < kLayouts.size(); ++i) {
@@ -38,7 +40,13 @@ RowLayout recognized(const JsonLine& line) {
                                         kLayouts[static_cast<size_t>(*layout)].key, key));
     layout = static_cast<RowLayout>(i);
   }
-  if (!layout) line.reject(0, "expected a key of a known layout (text, prompt, messages, instruction, conversations, input_ids), got none");
+  if (!layout) {
+    std::string got;
+    for (const auto& [key, value] : line.json().items()) got += (got.empty() ? "" : ", ") + key;
+    line.reject(0, fmt::format("expected a key of a known layout (text, prompt, messages, instruction, conversations, input_ids), got {}: "
+                               "rename the keys, prompt and completion for a question and its answer",
+                               got.empty() ? "no keys" : got.substr(0, kMostKeysShown)));
+  }
   return *layout;
 }
 

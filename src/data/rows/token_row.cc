@@ -60,7 +60,7 @@ std::vector<u8> targets_of(const JsonLine& line, const std::vector<i64>& ids, co
   return counted;
 }
 
-// The positions at which the documents after the first begin, according to one of the row's keys.
+// The positions at which the second and later documents of a row begin, as one of the row's keys states them.
 struct Told {
   const char* key;
   std::vector<u32> begins;

@@ -128,7 +128,7 @@ FolderChecksums FolderChecksums::of(const fs::path& folder) {
   const size_t place = own_place(text);
   if (place == text.npos) {
     const bool ours = text.find(fmt::format("\"{}\"", kKey)) != text.npos && text.find("\"block_bytes\"") != text.npos;
-    if (!ours) return {};  // the manifest is not this program's, or it is from a version without checksums
+    if (!ours) return {};  // the manifest was not written by this program, or by a version without checksums
     throw Damaged(manifest, 0, static_cast<i64>(text.size()));
   }
   if (number(std::string_view(text).substr(place, kDigits)) != own_checksum(text, place))

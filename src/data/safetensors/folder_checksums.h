@@ -18,14 +18,14 @@ class FolderChecksums {
   static FolderChecksums of(const std::filesystem::path& folder);
 
   bool any() const { return !files_.empty(); }
-  /// Returns the checksums of a file, or nothing if none are known. `file` is the path within the folder, such as
+  /// Returns the checksums of a file, or nothing if the manifest has none for it. `file` is the path within the folder, such as
   /// "additional_chat_templates/rag.jinja".
   std::optional<FileChecksums> find(const std::string& file) const;
   const std::map<std::string, FileChecksums>& files() const { return files_; }
 
   void add(const std::string& file, FileChecksums checksums) { files_.insert_or_assign(file, std::move(checksums)); }
-  /// Returns the text for manifest.json: the members of the JSON object
-  /// `object`, the checksums of this object, and the manifest's own checksum.
+  /// Returns the text of manifest.json: the members of the JSON object `object`, the checksums of the folder's files, and the manifest's
+  /// own checksum.
   std::string seal(const std::string& object) const;
 
  private:

@@ -22,8 +22,8 @@ using nlohmann::json;
 
 struct DTypeName {
   std::string_view name;
-  std::optional<DType> dtype;  // the dtype; no value if this program does not have it
-  i64 bits = 0;                // the bits per element, which are used if `dtype` has no value
+  std::optional<DType> dtype;  // the dtype; no value if this program does not support it
+  i64 bits = 0;                // the bits per element of a dtype that this program does not support
 };
 
 // All dtypes of version 0.8 of the safetensors library.

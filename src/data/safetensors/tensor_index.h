@@ -15,8 +15,8 @@ struct TensorInfo {
   DType dtype = DType::f32;
   Shape shape;
   i64 begin = 0, end = 0;  // byte range within the data section of the file
-  /// If this program has no tensors of that dtype or rank, a text such as "I16 [2, 3]"; otherwise empty. If it is set, dtype and shape
-  /// describe the raw bytes.
+  /// If this program does not support the tensor's dtype or rank, a text such as "I16 [2, 3]"; otherwise empty. If it is not empty, dtype
+  /// and shape describe the raw bytes.
   std::string foreign = {};
   i64 bytes() const { return end - begin; }
 };

@@ -9,7 +9,7 @@
 namespace spillway::data {
 namespace {
 
-// Calls `each` with a value of the C++ type of `dtype`. Only the type of the value matters to `each`.
+// Calls `each` with a value of the C++ type that corresponds to `dtype`. `each` uses only the type of this argument.
 template <class Each>
 void as_type(DType dtype, const Each& each) {
   switch (dtype) {

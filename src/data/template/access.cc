@@ -210,8 +210,8 @@ Range slice_range(Run& run, i64 count, const Value& start, const Value& stop, co
   return range;
 }
 
-// Returns origin + index · range.step, which is an item of a sliced range
-// or the range's end. Fails if the result exceeds 64 bits, as an end may.
+// Returns origin + index · range.step: the position of an item of a sliced range, or of the range's end. Fails if the result exceeds 64
+// bits, which is possible for the end.
 i64 place_in(Run& run, const Range& range, i64 index, i64 origin) {
   const auto place = static_cast<i128>(origin) + static_cast<i128>(index) * range.step;
   if (place != static_cast<i64>(place)) run.fail("expected whole numbers that fit in 64 bits, got a larger one from a slice of a range");

@@ -246,8 +246,8 @@ Value Interpreter::call_macro(const Macro& macro, Arguments all) {
   const size_t count = code.parameters.size();
   List<std::optional<Value>> given(count);
   for (size_t i = 0; i < count; ++i) given[i] = i < all.plain.size() ? std::optional(all.plain[i]) : take_named(code.parameters[i]);
-  // The default value of a macro's parameter can read the parameters before it. A parameter that comes
-  // later is undefined in the default value, even if a variable outside of the macro has its name.
+  // The default value of a macro's parameter can read the parameters before it. A later parameter is undefined in the default value, even
+  // if a variable outside the macro has the same name.
   for (size_t i = 0; i < count; ++i) {
     assign_name(*own, code.parameters[i],
                 given[i] ? *given[i] : Value::undefined("parameter '" + code.parameters[i] + "' was not provided"));

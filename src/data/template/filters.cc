@@ -82,7 +82,7 @@ Value format(Run& run, Arguments arguments) {
   return percent_format(run, form, named.done());
 }
 
-// Filters that receive the arguments of the call unbound, so that they can pass them on to another filter or test.
+// A filter that receives the arguments of the call as they were given, so that it can pass them on to another filter or test.
 struct PassingFilter {
   const char* name;
   Value (*run)(Run&, Arguments);

@@ -18,7 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr std::uintmax_t kMostBytes = std::uintmax_t{256} << 20;  // enough for a tokenizer_config.json that lists all added tokens
+// the largest file that is read; enough for a tokenizer_config.json that lists all added tokens
+constexpr std::uintmax_t kMostBytes = std::uintmax_t{256} << 20;
 
 [[noreturn]] void reject(const fs::path& file, const std::string& why) {
   throw Error(ErrorCode::data, fmt::format("[chat template] {}: {}", file.string(), why));

@@ -65,7 +65,7 @@ Value strftime_now(Run& run, const Bound& a) {
 }
 
 Value turns(Run& run, bool is_cycler, Values given) {
-  const Value items = make_list(run, std::move(given));  // fails if the values are nested too deeply
+  const Value items = make_list(run, std::move(given));  // make_list() fails if the values are nested too deeply
   return std::shared_ptr<const Turns>(make_metered<Turns>(Turns{is_cycler, items.sequence()->items, items.depth()}));
 }
 

@@ -130,8 +130,9 @@ bool Interpreter::passes(const Node& node, const ScopePtr& scope, const Value& i
 void Interpreter::loop(const Node& node, const ScopePtr& scope, const Value& iterated, i64 depth, String& out) {
   auto items = items_of(run_, iterated);
   const bool has_condition = node.kids[2] != nullptr;
-  // If the body reads `loop`, all items are tested before the first iteration, because `loop` counts the items that pass.
-  // Without `loop` each item is tested just before its iteration, because the body may change what the condition reads.
+  // A loop with a condition skips items that fail it. If the body reads the variable `loop`, all items are tested before the first
+  // iteration, because `loop` counts the items that pass. Otherwise each item is tested just before its iteration, because the body may
+  // change what the condition reads.
   if (has_condition && node.uses_loop) {
     Values chosen;
     for (const Value& item : items->items) {
@@ -148,8 +149,8 @@ void Interpreter::loop(const Node& node, const ScopePtr& scope, const Value& ite
     if (flow == Flow::leave) break;
     any_whole = any_whole || flow == Flow::on;
   }
-  // A loop runs its else part if no iteration reached the end of the body. Jinja's
-  // compiled code does so too, although `else` is meant for loops without items.
+  // A loop runs its else part if no iteration reached the end of the loop's body. Jinja's compiled code does so too, although `else` is
+  // meant for loops without items.
   if (!any_whole && node.parts.size() > 1) execute(node.parts[1], inner(node.parts[1], scope), out);
 }
 

@@ -44,7 +44,7 @@ class Interpreter {
   using ScopePtr = std::shared_ptr<Scope>;
   enum class Flow { on, leave, next };
 
-  // Functions that execute statements and append their output to `out`.
+  // The functions below execute statements and append their output to `out`.
   Flow execute(const Block& block, const ScopePtr& scope, String& out);
   Flow execute(const Node& node, const ScopePtr& scope, String& out);
   Flow branch(const Node& node, const ScopePtr& scope, String& out);
@@ -64,7 +64,7 @@ class Interpreter {
   ScopePtr inner(const Block& block, const ScopePtr& around);
   Value macro(const MacroCode& code, const ScopePtr& scope);
 
-  // Functions that evaluate expressions.
+  // The functions below evaluate expressions.
   Value evaluate(const Node& node, const ScopePtr& scope);
   Value evaluate_kind(const Node& node, const ScopePtr& scope);
   Value name(const std::string& name, const Scope& scope) const;

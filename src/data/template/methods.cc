@@ -103,7 +103,8 @@ std::span<const Builtin> methods_of(const Value& self) {
   if (self.dict()) return kOfDicts;
   if (self.turns() && self.turns()->is_cycler) return kOfCyclers;
   if (self.sequence() && self.sequence()->is_list()) return kOfLists;
-  if (self.sequence() && self.sequence()->is_tuple()) return std::span(kOfLists).subspan(1);  // tuples lack the first method, copy()
+  // tuples have all methods of lists except the first in the table, copy()
+  if (self.sequence() && self.sequence()->is_tuple()) return std::span(kOfLists).subspan(1);
   return {};
 }
 

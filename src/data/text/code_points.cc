@@ -52,7 +52,7 @@ namespace {
 
 bool begins_code_point(char c) { return (static_cast<u8>(c) & 0xC0) != 0x80; }
 
-// Returns how many code points begin in the eight bytes of `text` from byte `at` on.
+// Returns how many code points begin within the eight bytes of `text` that start at byte `at`.
 size_t begins_in_word(std::string_view text, size_t at) {
   u64 word = 0;
   std::memcpy(&word, text.data() + at, sizeof word);

@@ -74,14 +74,14 @@ bool is_upper(char32_t c);
 bool is_lower(char32_t c);
 bool is_word(char32_t c);
 
-/// These functions return what Python's str.upper, lower, capitalize and title return.
+/// upper(), lower(), capitalize() and title() return what the methods of the same names of Python's str return.
 std::string upper(std::string_view text);
 std::string lower(std::string_view text);
 std::string capitalize(std::string_view text);
 std::string title(std::string_view text);
 
-/// Both functions remove white space, or the characters in `chars`, from the ends of the text,
-/// as Python's str.strip does. `sides` is -1 for the left end, 1 for the right end, 0 for both.
+/// strip() removes white space, or the characters in `chars`, from the ends of the text, as Python's str.strip does. `sides` is -1 for
+/// the left end, 1 for the right end, 0 for both.
 std::string_view strip(std::string_view text, int sides);
 std::string_view strip(std::string_view text, std::string_view chars, int sides);
 

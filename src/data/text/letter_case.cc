@@ -12,7 +12,7 @@ namespace {
 
 struct Special {
   char32_t letter;
-  char32_t upper[3], title[3];  // the letters, ending with 0 if there are fewer than three
+  char32_t upper[3], title[3];  // the letters of the upper-case and title-case form, followed by 0 if there are fewer than three
 };
 constexpr Special kSpecial[] = {{0x00DF, {0x0053, 0x0053}, {0x0053, 0x0073}},
                                 {0x0149, {0x02BC, 0x004E}, {0x02BC, 0x004E}},

@@ -115,7 +115,7 @@ std::string normal_form_of_known(std::string_view text, NormalForm form) {
 
 std::string normal_form(std::string_view text, NormalForm form) {
   std::string made;
-  size_t known = 0;  // the byte at which the part of the text that is not normalized yet begins
+  size_t known = 0;  // the text before this byte is normalized already
   for (size_t at = 0; at < text.size();) {
     const size_t begin = at;
     if (!stays_in_normal_forms(next_code(text, at))) continue;

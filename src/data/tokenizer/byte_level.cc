@@ -9,7 +9,7 @@ namespace {
 
 struct ByteTable {
   std::array<std::string, 256> character;
-  std::array<int, 0x144> byte;  // for each code point, the byte that it stands for, or -1
+  std::array<int, 0x144> byte;  // maps each code point to the byte that it stands for, or to -1
 
   ByteTable() {
     byte.fill(-1);

@@ -77,7 +77,14 @@ json read_json(const std::filesystem::path& file) {
   refuse_lfs_pointer(file.string(), text);
   JsonFault fault;
   json all = parse_json(text, &fault);
-  if (all.is_discarded()) throw Error(ErrorCode::data, "[tokenizer] " + file.string() + ": " + fault.in_words(text));
+  if (all.is_discarded()) {
+    const char* const sentencepiece =
+        file.extension() == ".model"
+            ? "; transformers.AutoTokenizer.from_pretrained(FOLDER).save_pretrained(NEW) makes a tokenizer.json in "
+              "Python of a tokenizer.model"
+            : "";
+    throw Error(ErrorCode::data, "[tokenizer] " + file.string() + ": " + fault.in_words(text) + sentencepiece);
+  }
   return all;
 }
 

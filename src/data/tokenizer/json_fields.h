@@ -13,20 +13,21 @@
 
 namespace spillway::data {
 
-/// Limits two costly things that the rest of a file may still contain: steps, through
-/// which every text passes, and regular expressions, which take long to prepare.
+/// Limits two costly things that the unread rest of a tokenizer file may contain: steps, through which every text passes, and regular
+/// expressions, which take long to prepare.
 struct PartsLeft {
   i64 steps = 1024;           // the number of normalizer, pre-tokenizer and decoder steps
   i64 pattern_bytes = 16384;  // the total length of regular expressions in bytes
 };
 
-/// A position in a file, for error messages. It consists of the file's name and the keys
-/// that lead to the position, joined by dots. All places of one file share its PartsLeft.
+/// A position in a file, for error messages. It consists of the file's name and the keys that lead to the position, joined by dots. All
+/// places of one file share the limits on what the unread rest of the file may contain (PartsLeft).
 struct JsonPlace {
   std::string file, key;
   std::shared_ptr<PartsLeft> left = std::make_shared<PartsLeft>();
   JsonPlace below(std::string_view name) const;
-  /// Both functions reduce what the file may still contain (PartsLeft). They throw Error(data) if that is less than they need.
+  /// take_step() and take_pattern() reduce what the rest of the file may contain (PartsLeft). They throw Error(data) if a limit is
+  /// exceeded.
   void take_step() const;
   void take_pattern(size_t bytes) const;
 };
@@ -59,7 +60,8 @@ class Fields {
   i64 number(const char* key, i64 least, i64 most, std::optional<i64> otherwise = {});
   /// Marks keys that this program ignores on purpose, so that refuse_the_rest() does not refuse them.
   void pass_over(std::initializer_list<const char*> keys) { used_.insert(keys.begin(), keys.end()); }
-  /// Throws Error(data) if the object has keys that were not asked for. Keys that hold null or false are allowed.
+  /// Throws Error(data) if the object has a key that neither find(), at() nor pass_over() was called with. Keys that hold null or false
+  /// are allowed.
   void refuse_the_rest() const;
 
  private:

@@ -55,9 +55,9 @@ class Tokenizer {
   /// Returns the size of the vocabulary; all ids are below it.
   virtual i64 vocabulary() const = 0;
 
-  /// Encodes a text. If the text contains an added token (also a special one), it becomes that
-  /// token's id. `with_special` adds the tokens of around() even if the text has them already,
-  /// as Hugging Face's `tokenizers` does. For rows and prompts use encode_with_around() instead.
+  /// Encodes a text. If the text contains an added token (a special token or another), that part of the text becomes the token's id.
+  /// `with_special` adds the tokens of around() even if the text has them already, as Hugging Face's `tokenizers` does. For rows and
+  /// prompts use encode_with_around() instead.
   virtual std::vector<i32> encode(std::string_view text, bool with_special = false) const = 0;
   /// Returns the ids of encode() with their byte ranges. If a token stands for only some bytes of a character, its
   /// range has just those bytes, provided that nothing has rewritten the character. Text that a normalizer inserts

@@ -33,7 +33,7 @@ class Trie {
     ids_[node] = id;
   }
 
-  /// The budget steps to charge for each byte that prefixes() looks at.
+  /// The number of budget steps that is charged for each byte that prefixes() looks at.
   static constexpr size_t kStepCost = 8;
   /// Calls found(length, id) for each stored string with which `text` begins,
   /// the shortest first. Returns how many bytes of `text` were looked at.

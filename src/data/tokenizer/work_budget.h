@@ -12,7 +12,7 @@ namespace spillway::data {
 class WorkBudget {
  public:
   static constexpr size_t kStepsPerByte = 2048;
-  static constexpr size_t kCallCost = 32;       // the steps for a call that allocates memory, however short the text
+  static constexpr size_t kCallCost = 32;       // the steps charged for a call that allocates memory, however short the text
   static constexpr size_t kStepsAtOnce = 4096;  // the number of steps that inner loops charge at once
 
   /// Creates the budget of a text of `text_bytes` bytes. `file` is named in errors and must outlive the budget.

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "data/files/wrong_data.h"
 #include "data/tokenizer/byte_tokenizer.h"
 #include "data/tokens/token_format.h"
 
@@ -176,41 +177,20 @@ std::vector<fs::path> texts_in(const fs::path& folder) {
   } catch (const fs::filesystem_error& e) {
     throw Error(ErrorCode::data, fmt::format("[data] cannot list the folder {}: {}", folder.string(), e.code().message()));
   }
-  if (paths.empty())
-    throw Error(ErrorCode::usage, fmt::format("[data] expected .txt files in the folder {}, found none: give files of rows (.jsonl) and "
-                                              "token files (.bin) by their own paths",
-                                              folder.string()));
+  if (paths.empty()) refuse_without_texts(folder);
   std::ranges::sort(paths, {}, [](const fs::path& p) { return p.filename().string(); });  // the order is by bytes, whatever the locale
   return paths;
-}
-
-// Returns the remedy for a file of an unsupported kind: how to name or convert it so that it is accepted.
-const char* cure_for(const fs::path& path) {
-  const std::string name = path.filename().string();
-  const auto is = [&](const char* ending) { return name.ends_with(ending) || name.ends_with(std::string(ending) + ".gz"); };
-  if (is(".json"))
-    return "rows are read as JSON Lines (one object per line) from a file that ends in .jsonl; `jq -c '.[]' FILE.json > FILE.jsonl` "
-           "converts a JSON list";
-  if (is(".parquet") || is(".arrow") || is(".csv") || is(".tsv"))
-    return "write its rows as JSON Lines (one object per line) to a file that ends in .jsonl (`to_json` of a Hugging Face dataset does "
-           "this)";
-  if (name.ends_with(".idx")) return "give the .bin file of the same name";
-  if (name.ends_with(".gz")) return "unpack it first (gunzip)";
-  return "rename the file if it has one of these formats, or make a token file from it with `spillway tokenize`";
 }
 
 std::unique_ptr<TokenSource> open_one(const fs::path& path, i64 vocabulary) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) {
-    throw Error(ErrorCode::data,
-                fmt::format("[data] {} is not there: {}", path.string(), error ? error.message() : "no such file or folder"));
-  }
+  if (status.type() == fs::file_type::not_found) refuse_missing(path);
+  if (!fs::exists(status)) throw Error(ErrorCode::data, fmt::format("[data] cannot look at {}: {}", path.string(), error.message()));
   if (fs::is_directory(status)) return std::make_unique<TextSource>(path.string(), texts_in(path), vocabulary);
   if (path.extension() == ".txt") return std::make_unique<TextSource>(path.string(), std::vector{path}, vocabulary);
   if (path.extension() == ".bin") return std::make_unique<BinSource>(path, vocabulary);
-  throw Error(ErrorCode::usage,
-              fmt::format("[data] expected .jsonl, .txt, a folder of .txt, or .bin, got {}: {}", path.string(), cure_for(path)));
+  refuse_kind(path);
 }
 
 }  // namespace

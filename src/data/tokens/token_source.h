@@ -20,7 +20,8 @@ class TokenSource {
   virtual void read(i64 begin, std::span<i32> out) const = 0;
 };
 
-/// The vocabulary size to pass when the tokenizer of a file is not known: every id that a token file can hold is below it.
+/// The vocabulary size to pass to open_token_sources() when the tokenizer is not known: every id that a token file can hold is below this
+/// size.
 constexpr i64 kAnyVocabulary = i64{1} << 31;
 
 /// Opens `--data` paths. A `.txt` file, or a folder of them in byte order of names, goes through the byte

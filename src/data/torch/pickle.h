@@ -37,7 +37,7 @@ class Pickle {
   PickleRef root() const { return root_; }
   const PickleNode& at(PickleRef ref) const { return nodes_[ref]; }
   size_t node_count() const { return nodes_.size(); }
-  /// Returns the Python globals that the pickle refers to, such as "torch._utils._rebuild_tensor_v2".
+  /// Returns the names of the Python functions and classes that the pickle refers to, such as "torch._utils._rebuild_tensor_v2".
   const std::deque<std::string>& globals() const { return globals_; }
 
   /// Returns the text of a node that is a text, bytes or a global. For an integer of more

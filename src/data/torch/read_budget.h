@@ -23,7 +23,7 @@ class ReadBudget {
 
   /// Raises the limits on steps and on memory, because `bytes` more bytes of input are read.
   void add_input(u64 bytes) {
-    constexpr u64 kEnough = u64{1} << 50;  // more bytes than any file has, but so few that the products below do not overflow
+    constexpr u64 kEnough = u64{1} << 50;  // more bytes than any file has; the limit keeps the products below from overflowing
     input_ = std::min(kEnough, input_ + std::min(kEnough, bytes));
     most_steps_ = kStepsOfAny + kStepsPerByte * input_;
     most_held_ = std::min(kMostHeld, kHeldOfAny + kHeldPerByte * input_);

@@ -33,7 +33,7 @@ void TorchArchive::open(std::optional<Range> range) {
   const i64 bytes = File::open(path_).size_bytes();  // File::open throws with the reason if the file cannot be opened
   const Range all = range.value_or(Range{0, bytes});
   bytes_ = all.bytes;
-  // libzip takes a length of 0 to mean up to the end of the file, so a range must not be empty.
+  // libzip takes a length of 0 to mean "up to the end of the file", so an empty range is refused.
   if (all.begin < 0 || all.begin > bytes - all.bytes || (range && all.bytes <= 0))
     reject_torch(path_, fmt::format("expected {} bytes at offset {}, but the file has {} bytes", all.bytes, all.begin, bytes));
   zip_error_t error;

@@ -31,10 +31,10 @@ constexpr std::string_view kRebuild = "torch._utils._rebuild_tensor_v2", kParame
 constexpr i64 kPieceBytes = 32768;
 // The limit on a tensor's elements per element of its storage. A tensor may repeat elements of its storage, as PyTorch's expand() does.
 constexpr i64 kRepeats = 16;
-// The limit on the elements of a tensor that repeats a small storage: one
-// of at most kPieceBytes. Reading so many elements takes about a second.
+// The limit on the elements of a tensor that repeats the elements of a small storage (at most kPieceBytes). Reading so many elements
+// takes about a second.
 constexpr i64 kMostRepeated = i64{1} << 25;
-constexpr u64 kTensorSteps = 256;  // the budget steps for looking up the tensor's storage in the archive
+constexpr u64 kTensorSteps = 256;  // the budget steps that are charged for looking up the tensor's storage in the archive
 constexpr u64 kTensorNames = 3;    // the number of copies of a tensor's name that its reader keeps
 
 }  // namespace

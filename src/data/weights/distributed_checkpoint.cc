@@ -186,7 +186,7 @@ class MetadataReader {
       if (block.offsets[axis] > whole.sizes[axis] || block.sizes[axis] > whole.sizes[axis] - block.offsets[axis])
         reject(name, "a block reaches beyond the tensor");
     }
-    block.elems = *element_count(block.sizes);  // this has a value, since a block has at most as many elements as the whole tensor
+    block.elems = *element_count(block.sizes);  // the count exists, since a block has at most as many elements as the whole tensor
     // A run spans the trailing axes that the block covers completely, and the one axis before them: elements along these axes are
     // consecutive in the whole tensor.
     for (size_t axis = axes; axis > 0 && block.elems > 0 && (axis == axes || block.sizes[axis] == whole.sizes[axis]);)
@@ -218,7 +218,7 @@ class MetadataReader {
   static void cut_block(const TorchTensor& whole, const Block& block, size_t tensor, TensorPieces& into) {
     const size_t axes = whole.sizes.size();
     Sizes index(block.offsets);
-    i64 inner = 1;  // the number of elements that a run spans along the axes from `outer` on
+    i64 inner = 1;  // the number of consecutive elements that a run spans along the axes from `outer` on
     size_t outer = axes;
     while (outer > 0 && inner < block.run) inner *= block.sizes[--outer];
     for (i64 begin = 0; begin < block.elems; begin += block.run) {

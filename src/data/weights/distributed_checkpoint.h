@@ -15,8 +15,8 @@ namespace spillway::data {
 /// which is the name that transformers and accelerate use. Returns an empty path if neither folder holds such a checkpoint.
 std::filesystem::path distributed_checkpoint_in(const std::filesystem::path& folder);
 
-/// The tensors are the model's, under the names that the model gives them: prefixes of the saved dictionary ("model.") are removed. The
-/// optimizer's tensors are left out.
+/// The tensors are the model's, under the names that the model gives them: the prefixes under which the program saved them ("model.") are
+/// removed. The optimizer's tensors are left out.
 class DistributedCheckpoint : public TensorReader {
  public:
   /// Reads and checks the metadata. Throws Error(data) "[torch] <path>: <why>".

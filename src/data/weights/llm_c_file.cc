@@ -161,7 +161,7 @@ void LlmCFile::widen(const TensorInfo& tensor, i64 begin, std::span<double> out)
   for (size_t at = 0; at < out.size();) {
     const i64 element = begin + static_cast<i64>(at), row = element / columns;
     if (state_->banded != &tensor || row < state_->band_begin || row >= state_->band_end) {
-      state_->banded = nullptr;  // the cache is invalid until it is filled again
+      state_->banded = nullptr;  // the cache is invalid until it has been filled again
       state_->band_begin = row;
       state_->band_end = std::min(rows, row + transposed_band(columns));
       const i64 count = state_->band_end - row;

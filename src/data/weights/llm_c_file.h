@@ -21,8 +21,8 @@ struct LlmCHeader {
 /// Returns true if the file begins with llm.c's magic number, whatever its version.
 bool is_llm_c_file(const std::filesystem::path& path);
 
-/// Reading a tensor from its beginning to its end is fast, even one that the file stores transposed: then a range of rows is transposed and
-/// cached at a time.
+/// Reading a tensor from its beginning to its end is fast, even if the file stores it transposed: a range of rows is then transposed at a
+/// time and cached.
 class LlmCFile : public TensorReader {
  public:
   explicit LlmCFile(const std::filesystem::path& path);

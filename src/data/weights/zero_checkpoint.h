@@ -1,9 +1,9 @@
-// ZeroCheckpoint reads what a DeepSpeed training run saved (engine.save_checkpoint): the fp32 weights, the optimizer's state
-// arrays, and how far the run had come. It reads checkpoints of ZeRO stage 1, 2 or 3 with any number of data-parallel ranks,
-// and universal checkpoints. The layout is DeepSpeed's own (deepspeed/utils/zero_to_fp32.py and
-// deepspeed/checkpoint/ds_to_universal.py of 0.19 read it). Stages 1 and 2 concatenate the parameters of each group and cut the
-// result into one partition per rank; stage 3 partitions each parameter. The input is untrusted and read as in torch_file.h: no
-// code in it is run, and every size is checked against what the files hold. Reading streams. Thread-safe after construction.
+// ZeroCheckpoint reads what a DeepSpeed training run saved (engine.save_checkpoint): the fp32 weights, the optimizer's state arrays, and
+// how far the run had come. It reads checkpoints of ZeRO stage 1, 2 or 3 with any number of data-parallel ranks, and universal checkpoints.
+// The layout of the files is defined by DeepSpeed (deepspeed/utils/zero_to_fp32.py and deepspeed/checkpoint/ds_to_universal.py of 0.19 read
+// it). Stages 1 and 2 concatenate the parameters of each group and cut the result into one partition per rank; stage 3 partitions each
+// parameter. The input is untrusted and read as in torch_file.h: no code in it is run, and every size is checked against what the files
+// hold. Reading streams. Thread-safe after construction.
 #pragma once
 #include <filesystem>
 #include <memory>

@@ -32,7 +32,7 @@ struct ZeroModel {
   std::vector<NamedTensor> buffers;  // tensors that are not trained, such as running statistics of batch norm
   // The weights by name, in the dtype in which the model computes. With ZeRO-3 these tensors are empty.
   std::map<std::string, TorchTensor, std::less<>> module;
-  // The tied parameters: for each, its second name, and the name under which its values are stored.
+  // The tied parameters (one weight used under two names): for each, its second name, and the name under which its values are stored.
   std::vector<std::pair<std::string, std::string>> shared;
 };
 

@@ -135,7 +135,7 @@ ZeroOptimizer zero_optimizer(const std::filesystem::path& path, const TorchArchi
     reject_zero(path, "expected `optimizer_state_dict` with `zero_stage` 1, 2 or 3, got something else");
   const PickleNode* count = tree.find(dictionary, "partition_count");
   if (count != nullptr) {
-    std::vector<i64> counts = whole_numbers(tree, *count);  // the number of partitions, for each parameter group
+    std::vector<i64> counts = whole_numbers(tree, *count);  // the number of partitions of each parameter group
     counts.push_back(whole_number(tree, *count).value_or(0));
     read.ranks = std::ranges::max(counts);
   }

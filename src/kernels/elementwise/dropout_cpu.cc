@@ -62,7 +62,7 @@ HWY_INLINE void draws(u64 key, u64 sample, u64 first, V64* out) {
 template <class T>
 HWY_ATTR void drop_range(u64 key, u64 sample, u64 first, i64 n, u64 limit, Wide<T> keep, T* x) {
   const D64 d;
-  const hn::RebindToSigned<D64> signed_d;  // draws have only 53 bits, so signed comparisons give the right answer
+  const hn::RebindToSigned<D64> signed_d;  // comparing the draws as signed numbers is correct, because they have only 53 bits
   const auto last_dropped = hn::Set(signed_d, static_cast<i64>(limit) - 1);
   using Bits = std::conditional_t<sizeof(T) == 2, u16, std::conditional_t<sizeof(T) == 4, u32, u64>>;
   constexpr i64 block = kAbreast * static_cast<i64>(HWY_LANES(u64));

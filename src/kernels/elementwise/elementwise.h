@@ -1,7 +1,7 @@
-// Element-wise kernels for f32, f64, bf16 and f16; bf16 and f16 are computed in f32 and rounded once when
-// they are stored. Tensors are contiguous unless stated otherwise. The bits of an element do not depend on
-// its position. On the CPU the fast paths (Highway, one per instruction set) are within 4 ulp of a plain
-// loop with std:: functions. A GPU computes the CPU's formulas with CUDA's functions, each within 2 ulp.
+// Element-wise kernels for f32, f64, bf16 and f16; bf16 and f16 are computed in f32 and rounded once when they are stored. Tensors are
+// contiguous unless stated otherwise. The result for an element is bitwise the same at every position. On the CPU the fast paths (Highway,
+// one per instruction set) are within 4 ulp of a plain loop with std:: functions. A GPU computes the CPU's formulas with CUDA's functions,
+// each within 2 ulp.
 #pragma once
 #include "tensor/tensor.h"
 
@@ -9,7 +9,7 @@ namespace spillway::kernels {
 
 enum class Unary { exp, log, sqrt, rsqrt, tanh, sigmoid, relu, silu, gelu_tanh, gelu_erf };
 
-/// Returns whether the op's gradient is computed from the op's output. The gradients of all other ops are computed from their input.
+/// Returns whether the op's gradient is computed from the op's output. For all other ops it is computed from the input.
 constexpr bool gradient_wants_output(Unary op) {
   return op == Unary::exp || op == Unary::sqrt || op == Unary::rsqrt || op == Unary::tanh || op == Unary::sigmoid;
 }
@@ -26,7 +26,7 @@ void softcap(const Tensor& x, double cap, const Tensor& y);
 
 /// The activation that a gated linear unit applies to its gate (Shazeer, arXiv:2002.05202).
 enum class Glu { silu, gelu_tanh };
-/// glu() computes y = activation(gate) * up. glu_gradient() computes dgate and dup; a gradient that is an undefined tensor is not computed.
+/// glu() computes y = activation(gate) * up. glu_gradient() computes dgate and dup; a gradient whose tensor is undefined is not computed.
 void glu(Glu activation, const Tensor& gate, const Tensor& up, const Tensor& y);
 void glu_gradient(Glu activation, const Tensor& gate, const Tensor& up, const Tensor& dy, const Tensor& dgate, const Tensor& dup);
 

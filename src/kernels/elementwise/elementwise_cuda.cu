@@ -43,7 +43,7 @@ struct Value {
   }
 };
 
-// Computes dx from dy and the op's output or input, whichever gradient_wants_output() says.
+// Computes dx from dy and either the op's output or its input, as gradient_wants_output() says.
 template <Unary kOp>
 struct Gradient {
   template <class T>
@@ -127,7 +127,8 @@ __global__ void glu_gradients(i64 packs, const T* gate, const T* up, const T* dy
   }
 }
 
-// A type for each op, which makes the op a template argument: code that chooses an op at run time passes a Which<op>() to f.
+// A type that stands for the op kOp. Code that chooses an op at run time passes a Which<op>() to f, for which the op is a template
+// argument.
 template <Unary kOp>
 struct Which {
   static constexpr Unary op = kOp;

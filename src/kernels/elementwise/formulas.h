@@ -33,7 +33,7 @@ constexpr bool is_long(Pointwise op) {
   }
 }
 
-/// Returns whether an op is a single instruction, for which a GPU has a kernel of its own.
+/// Returns whether an op is a single arithmetic instruction. Such an op has a separate GPU kernel.
 constexpr bool is_arithmetic(Pointwise op) { return op == Pointwise::same || (Pointwise::add <= op && op <= Pointwise::div); }
 
 template <Pointwise kOp, class W>

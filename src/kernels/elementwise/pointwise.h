@@ -1,7 +1,7 @@
-// Element-wise formulas of up to three operands, in f32, f64, bf16 and f16. Operands are views of any strides and are
-// broadcast to the result's shape as in numpy. Formulas are computed in Wide types, and the result is rounded once.
-// The result is contiguous. It may be one of the operands, if that is contiguous and has the result's shape. CPU and
-// GPU use one formula (formulas.h), which gives equal bits on both, except for powers, logarithms and exponentials.
+// Element-wise formulas of up to three operands, in f32, f64, bf16 and f16. Operands are views of any strides and are broadcast to the
+// result's shape as in numpy. Formulas are computed in Wide types, and the result is rounded once. The result is contiguous. It may be one
+// of the operands, if that is contiguous and has the result's shape. CPU and GPU use one formula (formulas.h), so their results are bitwise
+// equal, except for powers, logarithms and exponentials.
 #pragma once
 #include <initializer_list>
 
@@ -17,41 +17,42 @@ Shape broadcast_strides(const Shape& shape, const Shape& wanted);
 
 /// The formula of an element. a, b and c are the operands' elements; p and q are the members of Numbers.
 enum class Pointwise {
-  fill,              // p
-  same,              // a
-  absolute,          // |a|
-  power,             // a^p
-  leaky_relu,        // a if a > 0, else p a
-  elu,               // a if a > 0, else p (exp(a) - 1)
-  softplus,          // log(1 + exp(p a)) / p, or a if p a > q
-  hardswish,         // a clamp(a + 3, 0, 6) / 6
-  mish,              // a tanh(log(1 + exp(a)))
-  clamp,             // a limited to [p, q]
-  add,               // a + b
-  sub,               // a - b
-  mul,               // a b
-  div,               // a / b
-  absolute_slope,    // b sign(a)
-  power_slope,       // b p a^(p - 1)
-  leaky_relu_slope,  // b times the derivative of leaky_relu at a; the next four ops likewise
+  fill,              // gives p
+  same,              // gives a
+  absolute,          // computes |a|
+  power,             // computes a^p
+  leaky_relu,        // computes a if a > 0, and p a otherwise
+  elu,               // computes a if a > 0, and p (exp(a) - 1) otherwise
+  softplus,          // computes log(1 + exp(p a)) / p, or a if p a > q
+  hardswish,         // computes a clamp(a + 3, 0, 6) / 6
+  mish,              // computes a tanh(log(1 + exp(a)))
+  clamp,             // computes a limited to [p, q]
+  add,               // computes a + b
+  sub,               // computes a - b
+  mul,               // computes a b
+  div,               // computes a / b
+  absolute_slope,    // computes b sign(a)
+  power_slope,       // computes b p a^(p - 1)
+  leaky_relu_slope,  // computes b times the derivative of leaky_relu at a; the next four ops do so for other formulas
   elu_slope,
   softplus_slope,
   hardswish_slope,
   mish_slope,
-  clamp_slope,         // gives b if p < a < q, and 0 otherwise
+  clamp_slope,         // computes b if p < a < q, and 0 otherwise
   pow,                 // gives a^b
-  maximum,             // gives the larger of a and b, or NaN if either is NaN
-  minimum,             // gives the smaller of a and b, or NaN if either is NaN
-  squared_error,       // gives (a - b)^2
-  absolute_error,      // gives |a - b|
-  huber_error,         // gives d^2 / 2 if d <= p, and p (d - p / 2) otherwise, with d = |a - b|
-  logistic_error,      // gives -b log(s) - (1 - b) log(1 - s), where s = sigmoid(a)
-  divergence,          // gives b (log(b) - a), or 0 if b is 0
-  divergence_of_logs,  // gives exp(b) (b - a)
-  // The ops after this line compute c times the derivative of a formula above, by a if no other operand is named.
+  maximum,             // computes the larger of a and b, or NaN if either is NaN
+  minimum,             // computes the smaller of a and b, or NaN if either is NaN
+  squared_error,       // computes (a - b)^2
+  absolute_error,      // computes |a - b|
+  huber_error,         // computes d^2 / 2 if d <= p, and p (d - p / 2) otherwise, with d = |a - b|
+  logistic_error,      // computes -b log(s) - (1 - b) log(1 - s), where s = sigmoid(a)
+  divergence,          // computes b (log(b) - a), or 0 if b is 0
+  divergence_of_logs,  // computes exp(b) (b - a)
+  // Each op after this line computes c times the derivative of a formula above, with respect to operand a unless the comment names
+  // another.
   pow_base_slope,
-  pow_exponent_slope,  // gives c times the derivative by b
-  larger_slope,        // gives c if a > b, half of c if they are equal, and 0 otherwise
+  pow_exponent_slope,  // computes c times the derivative of the power with respect to b
+  larger_slope,        // computes c if a > b, half of c if they are equal, and 0 otherwise
   squared_error_slope,
   absolute_error_slope,
   huber_error_slope,

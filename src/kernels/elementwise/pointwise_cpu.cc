@@ -11,58 +11,103 @@ namespace {
 
 constexpr i64 kGrain = 1 << 14;
 
-// An operand: its first element, and the distance between its elements
-// along each axis. Axes that the operand's view lacks are added in front.
-template <class T>
-struct Operand {
-  const T* at;
-  std::array<i64, Shape::kMaxRank> stride{};
-};
+using Strides = std::array<i64, Shape::kMaxRank>;
 
-std::array<i64, Shape::kMaxRank> padded(const Shape& shape, i64 with) {
-  std::array<i64, Shape::kMaxRank> all;
+// Returns the extents or strides of all axes. Axes that the shape lacks are added in front, each with the value `with`.
+Strides padded(const Shape& shape, i64 with) {
+  Strides all;
   all.fill(with);
   for (int i = 0; i < shape.rank(); ++i) all[static_cast<size_t>(Shape::kMaxRank - shape.rank() + i)] = shape[i];
   return all;
 }
 
+constexpr size_t kMostOperands = 3;
+
+// The first elements of the operands in one row, and the distances in elements between neighbours.
+struct Row {
+  std::array<const std::byte*, kMostOperands> from{};
+  std::array<i64, kMostOperands> step{};
+};
+
+// Computes n elements of a row from its operands with the functor at `formula`.
+using RowLoop = void (*)(const void* formula, std::byte* to, const Row& row, i64 n);
+
 template <class T>
-Operand<T> operand(const Tensor& view, const Shape& wanted) {
-  return {reinterpret_cast<const T*>(view.raw()), padded(stretched_strides(view, wanted), 0)};
+struct Strided {
+  const T* at;
+  i64 step;
+};
+
+template <class F, class To, class... From>
+void compute_dense(F f, i64 n, To* to, const From*... from) {
+  for (i64 i = 0; i < n; ++i) to[i] = narrow<To>(f(widen(from[i])...));
 }
 
-// Computes out[i] = f(operands[i]...) for each element: in one run if all operands lie in memory as `out` does, else one row of the last
-// axis after the other.
+template <class F, class To, class... From>
+void compute_strided(F f, i64 n, To* to, Strided<From>... from) {
+  for (i64 i = 0; i < n; ++i) to[i] = narrow<To>(f(widen(from.at[i * from.step])...));
+}
+
 template <class To, class F, class... From>
-void map_views(const Tensor& out, F f, const Operand<From>&... from) {
-  To* to = out.data<To>();
+void compute_row(const void* formula, std::byte* to, const Row& row, i64 n) {
+  const F f = *static_cast<const F*>(formula);
+  To* const first = reinterpret_cast<To*>(to);
+  [&]<size_t... k>(std::index_sequence<k...>) {
+    if (((row.step[k] == 1) && ...)) {
+      compute_dense(f, n, first, reinterpret_cast<const From*>(row.from[k])...);
+    } else {
+      compute_strided(f, n, first, Strided<From>{reinterpret_cast<const From*>(row.from[k]), row.step[k]}...);
+    }
+  }
+  (std::index_sequence_for<From...>());
+}
+
+// Calls `loop` for all of `out`: for long runs if all views lie in memory as `out` does, else for one row of the last axis after the other.
+// It is no template, so that each formula and dtype adds only its two loops to the program.
+void for_rows(const Tensor& out, std::initializer_list<Tensor> views, RowLoop loop, const void* formula) {
   const Stream& stream = Stream::current();
-  [[maybe_unused]] const auto extent = padded(out.shape(), 1), contiguous = padded(stretched_strides(out, out.shape()), 0);
-  if (((from.stride == contiguous) && ...)) {
+  const Strides extent = padded(out.shape(), 1), contiguous = padded(stretched_strides(out, out.shape()), 0);
+  Row first;
+  std::array<Strides, kMostOperands> strides{};
+  std::array<i64, kMostOperands> size{};
+  const size_t count = views.size();
+  bool one_run = true;
+  for (size_t v = 0; v < count; ++v) {
+    const Tensor& view = views.begin()[v];
+    strides[v] = padded(stretched_strides(view, out.shape()), 0);
+    size[v] = size_of(view.dtype());
+    first.from[v] = static_cast<const std::byte*>(view.raw());
+    one_run = one_run && strides[v] == contiguous;
+  }
+  std::byte* const to = static_cast<std::byte*>(out.raw());
+  const i64 to_size = size_of(out.dtype());
+  if (one_run) {
+    first.step.fill(1);
     return stream.for_ranges(out.elems(), kGrain, [=](i64 begin, i64 end) {
-      for (i64 i = begin; i < end; ++i) to[i] = narrow<To>(f(widen(from.at[i])...));
+      Row part = first;
+      for (size_t v = 0; v < count; ++v) part.from[v] += begin * size[v];
+      loop(formula, to + begin * to_size, part, end - begin);
     });
   }
+  for (size_t v = 0; v < count; ++v) first.step[v] = strides[v].back();
   const i64 columns = extent.back();
-  const bool dense = ((from.stride.back() == 1) && ...);
   stream.for_ranges(out.elems() / columns, std::max<i64>(1, kGrain / columns), [=](i64 begin, i64 end) {
     for (i64 row = begin; row < end; ++row) {
-      [[maybe_unused]] const auto first = [&](const auto& view) {
+      Row part = first;
+      for (size_t v = 0; v < count; ++v) {
         i64 rest = row, at = 0;
-        for (size_t axis = Shape::kMaxRank - 1; axis-- > 0; rest /= extent[axis]) at += rest % extent[axis] * view.stride[axis];
-        return view.at + at;
-      };
-      const auto one_row = [&](const auto*... at) {
-        To* const z = to + row * columns;
-        if (dense) {
-          for (i64 i = 0; i < columns; ++i) z[i] = narrow<To>(f(widen(at[i])...));
-        } else {
-          for (i64 i = 0; i < columns; ++i) z[i] = narrow<To>(f(widen(at[i * from.stride.back()])...));
-        }
-      };
-      one_row(first(from)...);
+        for (size_t axis = Shape::kMaxRank - 1; axis-- > 0; rest /= extent[axis]) at += rest % extent[axis] * strides[v][axis];
+        part.from[v] += at * size[v];
+      }
+      loop(formula, to + row * columns * to_size, part, columns);
     }
   });
+}
+
+// Computes out = f(views...) for each element. View i has elements of the i-th type of From.
+template <class To, class... From, class F>
+void map_views(const Tensor& out, const F& f, std::initializer_list<Tensor> views) {
+  for_rows(out, views, compute_row<To, F, From...>, &f);
 }
 
 void check(const char* op, DType dtype, std::initializer_list<Tensor> operands, const Tensor& out) {
@@ -127,11 +172,10 @@ void pointwise(Pointwise op, std::initializer_list<Tensor> operands, Numbers num
     for_enum<kPointwiseCount>(op, [&]<Pointwise kOp>(std::integral_constant<Pointwise, kOp>) {
       using W = Wide<T>;
       const Formula<kOp, W> f{static_cast<W>(numbers.p), static_cast<W>(numbers.q)};
-      const auto at = [&](int i) { return operand<T>(operands.begin()[i], out.shape()); };
-      if constexpr (operands_of(kOp) == 0) return map_views<T>(out, f);
-      if constexpr (operands_of(kOp) == 1) return map_views<T>(out, f, at(0));
-      if constexpr (operands_of(kOp) == 2) return map_views<T>(out, f, at(0), at(1));
-      if constexpr (operands_of(kOp) == 3) return map_views<T>(out, f, at(0), at(1), at(2));
+      if constexpr (operands_of(kOp) == 0) return map_views<T>(out, f, operands);
+      if constexpr (operands_of(kOp) == 1) return map_views<T, T>(out, f, operands);
+      if constexpr (operands_of(kOp) == 2) return map_views<T, T, T>(out, f, operands);
+      if constexpr (operands_of(kOp) == 3) return map_views<T, T, T, T>(out, f, operands);
     });
   });
 }
@@ -144,8 +188,7 @@ void compare(Compare op, const Tensor& a, const Tensor& b, double number, const 
   for_dtype("compare", a.dtype(), [&]<class T>(T) {
     for_enum<6>(op, [&]<Compare kOp>(std::integral_constant<Compare, kOp>) {
       const Comparison<kOp, Wide<T>> f{static_cast<Wide<T>>(number)};
-      const Operand<T> left = operand<T>(a, out.shape());
-      b.defined() ? map_views<u8>(out, f, left, operand<T>(b, out.shape())) : map_views<u8>(out, f, left);
+      b.defined() ? map_views<u8, T, T>(out, f, {a, b}) : map_views<u8, T>(out, f, {a});
     });
   });
 }
@@ -155,10 +198,7 @@ void where(const Tensor& mask, const Tensor& a, const Tensor& b, const Tensor& o
   check_mask(mask, out);
   if (is_void(out)) return;
   SPILLWAY_RETURN_IF_CUDA(out, where(mask, a, b, out));
-  for_dtype("where", out.dtype(), [&]<class T>(T) {
-    const Shape& shape = out.shape();
-    map_views<T>(out, Choice(), operand<u8>(mask, shape), operand<T>(a, shape), operand<T>(b, shape));
-  });
+  for_dtype("where", out.dtype(), [&]<class T>(T) { map_views<T, u8, T, T>(out, Choice(), {mask, a, b}); });
 }
 
 void fill_where(const Tensor& mask, bool set, double value, const Tensor& x, const Tensor& out) {
@@ -167,7 +207,7 @@ void fill_where(const Tensor& mask, bool set, double value, const Tensor& x, con
   if (is_void(out)) return;
   SPILLWAY_RETURN_IF_CUDA(out, fill_where(mask, set, value, x, out));
   for_dtype("fill_where", out.dtype(), [&]<class T>(T) {
-    map_views<T>(out, FillWhere<Wide<T>>{set, static_cast<Wide<T>>(value)}, operand<u8>(mask, out.shape()), operand<T>(x, out.shape()));
+    map_views<T, u8, T>(out, FillWhere<Wide<T>>{set, static_cast<Wide<T>>(value)}, {mask, x});
   });
 }
 

@@ -15,9 +15,9 @@ void map(const char* name, const Tensor& out, F f, const Views&... views) {
   map_views_on_gpu(name, axes, f, out.data<To>(), reinterpret_cast<const From*>(views.raw())...);
 }
 
-// One functor for all other formulas of kOperands operands, which chooses the formula at run time. One kernel for each formula would mean
-// hundreds of kernels, which would make up most of the program's size. Long formulas (is_long()) have a kernel of their own, which computes
-// one element at a time.
+// A functor for all other formulas of kOperands operands; it chooses the formula at run time. One kernel for each formula would mean
+// hundreds of kernels, which would make up most of the program's size. Long formulas (is_long()) have a separate kernel, which computes one
+// element at a time.
 template <int kOperands, bool kLong, class W>
 struct AnyFormula : OneAtATime<kLong> {
   Pointwise op;
@@ -60,7 +60,7 @@ void map_formula(Pointwise op, const Tensor* in, Numbers numbers, const Tensor& 
   map<T, T, T, T>("pointwise", out, AnyFormula<3, kLong, W>{{}, op, p, q}, in[0], in[1], in[2]);
 }
 
-// Arithmetic has one kernel for each op.
+// Each arithmetic op has a separate kernel.
 template <class T>
 void map_arithmetic(Pointwise op, const Tensor* in, const Tensor& out) {
   for_enum<kPointwiseCount>(op, [&]<Pointwise kOp>(std::integral_constant<Pointwise, kOp>) {

@@ -1,14 +1,14 @@
-// Matrix products over the rows of one expert (expert_rows.h). Only the device needs to know how many rows
-// that expert has: the product itself reads begins[e] and begins[e + 1] there. Dtypes are those of matmul.h.
-// On the CPU these are matmul()'s products, with equal bits. A GPU uses plain kernels of ours, which sum in
-// ascending order in f32 (f64 for f64) and round once. Legend: M = rows of all experts together.
+// Matrix products over the rows of one expert (expert_rows.h). Only the device needs to know how many rows that expert has: the kernel
+// reads begins[e] and begins[e + 1], between which the rows lie. Dtypes are those of matmul.h. On the CPU these are bitwise matmul()'s
+// products. A GPU uses plain kernels of ours, which sum in ascending order in f32 (f64 for f64) and round once. Legend: M = rows of all
+// experts together.
 #pragma once
 #include "tensor/tensor.h"
 
 namespace spillway::kernels {
 
-/// Both functions return the bytes of workspace that a product needs, on the current stream's device or on
-/// the GPU that a meta device imitates. The bytes are enough however many of the M rows belong to the expert.
+/// expert_rows_workspace_bytes() and expert_weight_workspace_bytes() return the bytes of workspace that a product needs, on the current
+/// stream's device or on the GPU that a meta device imitates. The bytes are enough however many of the M rows belong to the expert.
 i64 expert_rows_workspace_bytes(i64 rows, i64 n, i64 k, DType dtype);
 i64 expert_weight_workspace_bytes(i64 rows, i64 m, i64 n, DType operands, DType out);
 

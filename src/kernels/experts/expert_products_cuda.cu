@@ -5,7 +5,8 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-constexpr int kTile = 16;  // the rows and columns of a thread block's tile, and the terms in shared memory at a time
+// the rows and columns of a thread block's tile of the result, and the number of terms that are in shared memory at a time
+constexpr int kTile = 16;
 
 // A product C[m, n] = A[m, k] B[k, n]. a_row is the distance in elements between
 // rows of A, a_column that between its columns; b_row and b_column are those of B.

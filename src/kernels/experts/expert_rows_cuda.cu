@@ -15,7 +15,7 @@ __global__ void sort_choices(const i32* expert, i64 choices, i64 experts, i32* b
   for (i64 e = blockIdx.x; e < experts; e += gridDim.x) {
     i32 before = 0, mine = 0;
     for (i64 c = first; c < last; ++c) before += expert[c] < e, mine += expert[c] == e;
-    __syncthreads();  // wait until the previous expert's counts have been read
+    __syncthreads();  // waits until the previous expert's counts have been read
     lesser[threadIdx.x] = before;
     equal[threadIdx.x] = mine;
     __syncthreads();

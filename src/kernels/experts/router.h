@@ -12,11 +12,11 @@ namespace spillway::kernels {
 /// weights.
 void router(const Tensor& logits_NE, bool normalised, const Tensor& probabilities_NE, const Tensor& experts_NK, const Tensor& weights_NK);
 
-/// The load-balancing loss of router_load.h over all layers of a micro-batch, in the form that its gradient
-/// needs. The load of all layers must have been added before the backward pass of any of these layers begins.
+/// The load-balancing loss of router_load.h over all layers of a micro-batch, with the numbers from which its gradient is computed. The
+/// load of all layers must have been added before the backward pass of any of these layers begins.
 struct RouterLoad {
   Tensor load_2E;     // the load; undefined if there is no load-balancing loss
-  Tensor targets_N;   // the targets that were passed to add_router_load()
+  Tensor targets_N;   // the targets that were passed to add_router_load(), which mark padding
   double factor = 0;  // the factor by which the loss is multiplied
 };
 

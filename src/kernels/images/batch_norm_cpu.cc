@@ -19,8 +19,9 @@
 namespace spillway::kernels {
 #ifndef SPILLWAY_BATCH_NORM_CHANNEL
 #define SPILLWAY_BATCH_NORM_CHANNEL
-constexpr i64 kShortPlane = 32, kGathered = 1024;  // planes of at most kShortPlane elements are gathered into lines of kGathered
-// One channel: a plane in each of the images. The planes are `stride` elements apart.
+// planes of at most kShortPlane elements are copied together into lines of kGathered elements
+constexpr i64 kShortPlane = 32, kGathered = 1024;
+// One channel of a batch: it has one plane in each image, and the planes are `stride` elements apart.
 template <class T>
 struct NormChannel {
   const T *x, *dy;
@@ -30,7 +31,7 @@ struct NormChannel {
 struct Moments {
   double mean, variance;  // the statistics of the channel, with the biased variance
 };
-// Two sums over a channel that its gradient needs: of dy, and of dy (x - mean) factor.
+// The two sums over a channel that the gradient needs: the sum of dy, and that of dy (x - mean) factor.
 struct GradientSums {
   double dy, dy_x;
 };
@@ -271,8 +272,8 @@ void batch_norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& sta
       const GradientSums sums = SPILLWAY_DISPATCH_TYPE(T, sums, one, mean, factor);
       if (dgamma.defined()) dgamma.data<W>()[c] = static_cast<W>(sums.dy_x);
       if (dbeta.defined()) dbeta.data<W>()[c] = static_cast<W>(sums.dy);
-      // The gradient is dx = factor gamma (dy - mean(dy) - h mean(dy h)), with h = (x -
-      // mean) factor. Where the statistics do not depend on x, both means are left out.
+      // The gradient is dx = factor gamma (dy - mean(dy) - h mean(dy h)), with h = (x - mean) factor. Where the statistics do not depend on
+      // x, mean(dy) and mean(dy h) are left out.
       Line<W> line{mean, factor * widen(gamma.data<T>()[c]), 0, 0};
       if (of_batch) {
         line.shift = static_cast<W>(sums.dy / count);

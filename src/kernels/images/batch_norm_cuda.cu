@@ -15,7 +15,7 @@ namespace {
 constexpr int kQuad = 4, kThreads = 512;
 using Block = BlockRows<kThreads>;
 
-// Describes x[N, C, plane] as a thread block processes it: `lanes` adjacent threads, a power of two, share a plane.
+// The batch x[N, C, plane] as a thread block processes it: `lanes` adjacent threads (a power of two) share a plane.
 struct Images {
   i64 images, channels, plane;
   int lanes;
@@ -42,7 +42,7 @@ template <class S>
 struct Statistics {
   Images images;
   const S* x;
-  Wide<S>*statistics, *mean, *variance;  // mean and variance may be null
+  Wide<S>*statistics, *mean, *variance;  // the sums to write; mean and variance may be null
   double eps, count;
   bool aligned;
 };
@@ -85,7 +85,8 @@ struct Forward {
   const S *x, *gamma, *beta;
   const Wide<S>* statistics;
   S* y;
-  i64 width, gains;  // width: the channels that share statistics; gains: the number of gains, which repeat after so many channels
+  // width: the number of channels that share statistics; gains: the number of gains, which repeat after that many channels
+  i64 width, gains;
   bool aligned;
 };
 
@@ -110,13 +111,13 @@ struct Gradient {
   const S *x, *gamma, *dy;
   const Wide<S>* statistics;
   S* dx;
-  Wide<S>*dgamma, *dbeta;  // a gradient that is null is not computed
+  Wide<S>*dgamma, *dbeta;  // the gradients of gamma and beta; a gradient that is null is not computed
   double count;
   bool of_batch, aligned;
 };
 
-// Computes the gradient of batch_norm() with the CPU's formula: dx = factor gamma (dy - mean(dy) - h mean(dy
-// h)), where h = (x - mean) factor. Where the statistics do not depend on x, both means are left out.
+// Computes the gradient of batch_norm() with the CPU's formula: dx = factor gamma (dy - mean(dy) - h mean(dy h)), where h = (x - mean)
+// factor. Where the statistics do not depend on x, mean(dy) and mean(dy h) are left out.
 template <class S>
 __global__ void channel_gradient(Gradient<S> r) {
   using T = Wide<S>;

@@ -1,12 +1,11 @@
-// Convolution of images (cross-correlation, as in PyTorch) and its gradients, for f32, f64, bf16 and f16; bf16 and f16
-// are summed in f32 and rounded once. All views are contiguous: x[N, C, H, W], w[O, C / groups, kh, kw], y[N, O, Ho,
-// Wo]. A convolution is computed as a matrix product whose inner extent runs over channels and filter taps, but the
-// whole im2col matrix is never built. The CPU (gemm.h) has two ways, and uses the cheaper one for the shape. Either
-// the product reads the matrix's columns in place from padded tiles of the image (conv_tile.h), or the task that
-// multiplies the columns gathers them a strip at a time. Taps that lie in the padding at every position are skipped.
-// How sums are split and ordered depends on the shape and dtype alone; on a GPU also on cuBLASLt's version and on the
-// GPU (matmul.h; fp32 without TF32). Workspace sizes are functions of shape and dtype, for the current stream's device
-// or the GPU that a meta device imitates. On a GPU the workspace holds strips of columns of about 32 MiB.
+// Convolution of images (cross-correlation, as in PyTorch) and its gradients, for f32, f64, bf16 and f16; bf16 and f16 are summed in f32
+// and rounded once. All views are contiguous: x[N, C, H, W], w[O, C / groups, kh, kw], y[N, O, Ho, Wo]. A convolution is computed as a
+// matrix product whose inner dimension runs over channels and filter taps, but the whole im2col matrix is never built. The CPU (gemm.h) has
+// two ways, and uses the cheaper one for the shape. Either the product reads the matrix's columns in place from padded tiles of the image
+// (conv_tile.h), or the task that multiplies the columns gathers them a strip at a time. Taps that lie in the padding at every position are
+// skipped. How sums are split and ordered depends on the shape and dtype alone; on a GPU also on cuBLASLt's version and on the GPU
+// (matmul.h; fp32 without TF32). Workspace sizes are functions of shape and dtype, for the current stream's device or the GPU that a meta
+// device imitates. On a GPU the workspace holds strips of columns of about 32 MiB.
 #pragma once
 #include "kernels/images/window.h"
 #include "tensor/tensor.h"
@@ -15,7 +14,7 @@ namespace spillway::kernels {
 
 struct ConvShape {
   i64 images, inputs, outputs, groups;
-  Pair extent;  // rows and columns of x
+  Pair extent;  // the number of rows and of columns of x
   Window window;
 
   Pair positions() const { return positions_of("conv2d", window, extent); }

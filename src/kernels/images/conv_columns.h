@@ -17,7 +17,7 @@ inline constexpr i64 kMaxKernel = 64;  // the most rows, and the most columns, o
 /// offset[t]]. The list of `count` taps leaves out those that lie outside the source at every position.
 struct AxisTaps {
   i64 source = 1, positions = 1, step = 1, count = 1;
-  std::array<i64, kMaxKernel> tap{}, offset{};  // tap[t] is the index within the kernel of tap t
+  std::array<i64, kMaxKernel> tap{}, offset{};  // tap[t]: the index of tap t within the kernel; offset[t]: the offset at which tap t reads
 };
 
 /// Returns the taps of a forward convolution, whose grid is the positions of y and whose source is x.

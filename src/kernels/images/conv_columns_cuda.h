@@ -1,5 +1,5 @@
-// Gathers the matrices of conv_columns.h on a GPU, a strip of columns at a time, and
-// makes views of a convolution's workspace. Only conv*_cuda.cu include this header.
+// Gathers the matrices of conv_columns.h on a GPU, one strip (range of columns) at a time, and makes views of a convolution's workspace.
+// Only conv*_cuda.cu include this header.
 #pragma once
 #include "kernels/elements_cuda.h"
 #include "kernels/images/conv_strips.h"
@@ -79,7 +79,8 @@ __global__ void gather_columns(Shares packs, Columns c, const T* source, i64 beg
 /// of the group in image 0.
 template <class T>
 void gather_strip(const Columns& columns, const T* source, i64 begin, i64 number, T* to, i64 to_stride) {
-  constexpr int kCount = static_cast<int>(8 / sizeof(T));  // columns per store; loads are not aligned, so elements are loaded one by one
+  // columns that are stored at once; loads may be unaligned, so elements are loaded one by one
+  constexpr int kCount = static_cast<int>(8 / sizeof(T));
   constexpr i64 kLeast = 8;
   if (columns.k() == 0) return;
   const Shares packs(ceil_div(number, kCount), columns.channels, ceil_div(kLeast, columns.taps()));

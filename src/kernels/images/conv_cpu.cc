@@ -42,11 +42,12 @@ i64 workspace_bytes_of(const Columns& columns, i64 groups, i64 rows) {
 constexpr i64 kGatheringRows = 16;
 constexpr i64 kTasks = 8;  // the fewest tasks if there is enough work, so that several threads are busy
 
-// Returns how many grid rows a tile has, or 0 if columns should be gathered instead.
-// The choice depends on shape and dtype alone; tiles and gathering give equal bits.
+// Returns how many grid rows a tile has, or 0 if columns should be gathered instead. The choice depends on shape and dtype alone; reading
+// tiles in place and gathering columns give bitwise equal results.
 template <class P>
 i64 tile_rows(const Columns& columns, i64 groups, i64 rows) {
-  if (sizeof(P) == 2 || columns.k() == 0) return 0;  // tiles cannot serve pairs of bf16: the two k of a pair are not adjacent in a tile
+  // tiles cannot be used for pairs of bf16, because the two k of a pair are not adjacent in a tile
+  if (sizeof(P) == 2 || columns.k() == 0) return 0;
   constexpr i64 most = kTileBytes / static_cast<i64>(sizeof(P));
   const TileShape row(columns, columns.channels, 1), two(columns, columns.channels, 2);
   if (row.elems() > most) return 0;
@@ -68,7 +69,7 @@ struct Product {
   const T* bias;
   T* out;
   Place place;
-  i64 groups, rows;                 // `rows` is the number of output channels of one group
+  i64 groups, rows;                 // the number of groups, and of output channels of one group
   i64 source_group, weights_group;  // the distances between groups in the source, and in the weights
   P* packed;                        // the workspace, which begins with the packed weights
 

@@ -46,7 +46,7 @@ struct StripProduct {
   const T *source, *bias;
   T* out;
   Place place;
-  i64 groups, rows;                 // `rows` is the number of output channels of one group
+  i64 groups, rows;                 // the number of groups, and of output channels of one group
   i64 source_group, weights_group;  // the distances between groups in the source, and in the weights
 
   void run(const Tensor& workspace) const {

@@ -10,9 +10,9 @@ namespace spillway::kernels {
 /// The layout of a convolution's workspace: three matrices and the workspace of matmul(), each at a
 /// multiple of 256 bytes. The rows of the matrices begin at multiples of 16 bytes, as tensor cores require.
 struct Strips {
-  i64 rows, k, j;      // the extents of one group's matrices
-  i64 width = 0;       // the columns of a strip, and the distance of its rows in memory; the last strip may have fewer columns
-  i64 k_stride = 0;    // the distance between the rows of the matrix at matrix_at, in elements
+  i64 rows, k, j;      // the extents of the matrices of one group: [rows, K] and [K, J]
+  i64 width = 0;       // the columns of a strip, and the distance in elements between its rows; the last strip may have fewer columns
+  i64 k_stride = 0;    // the distance in elements between the rows of the matrix at matrix_at
   i64 matrix_at = 0;   // the byte offset of a matrix [rows, K]: the weights, or the sums of their gradient
   i64 columns_at = 0;  // the byte offset of the gathered columns [K, width]
   i64 beside_at = 0;   // the byte offset of a matrix [rows, width]: the sums of a product, or the gradient of y

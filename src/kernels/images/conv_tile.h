@@ -1,8 +1,8 @@
-// A tile is a padded copy of some rows of an image, arranged so that a convolution can read it in place. For every tap, the
-// elements that the tap reads at successive positions lie contiguously in the tile, from an offset of the tap's own. So each row of
-// the matrix [K, J] (conv_columns.h) is a piece of the tile. Products read the rows in the tile (gemm_in_place.h), and each element
-// is copied once instead of once per tap. Lines are padded with zeros. If there is a stride, elements are sorted by their phase
-// (index modulo stride), and each phase has its own lines. Only conv*_cpu.cc include this header. Allocates nothing; thread-safe.
+// A tile is a padded copy of some rows of an image, arranged so that a convolution can read it in place. For every tap, the elements that
+// the tap reads at successive positions lie contiguously in the tile, from an offset that differs from tap to tap. So each row of the
+// matrix [K, J] (conv_columns.h) is a piece of the tile. Products read the rows in the tile (gemm_in_place.h), and each element is copied
+// once instead of once per tap. Lines are padded with zeros. If there is a stride, elements are sorted by their phase (index modulo
+// stride), and each phase has its own lines. Only conv*_cpu.cc include this header. Allocates nothing; thread-safe.
 #pragma once
 #include <array>
 

@@ -71,7 +71,8 @@ void TileShape::fill(const T* source, i64 channels, i64 row, i64 number, P* to) 
     for (i64 plane = 0; plane < h_.phases * w_.phases; ++plane, to += plane_) {
       const i64 top = row * h.step + h_.start[static_cast<size_t>(plane / w_.phases)];
       const i64 left = w_.start[static_cast<size_t>(plane % w_.phases)];
-      if (left == 0 && w.step == 1 && pitch_ == w.source && h.step == 1 && top >= 0 && top + lines <= h.source) {  // no padding is needed
+      // no padding is needed: the lines are copied as one piece
+      if (left == 0 && w.step == 1 && pitch_ == w.source && h.step == 1 && top >= 0 && top + lines <= h.source) {
         copy_line(source + top * w.source, lines * pitch_, 0, 1, to, lines * pitch_);
         continue;
       }

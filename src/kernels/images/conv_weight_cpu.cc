@@ -33,7 +33,7 @@ constexpr i64 kFewSums = 8192;      // the most sums for such vectors of positio
 // shape and dtype alone. If `channels` is 0, there are no tiles and the columns are gathered.
 template <class P>
 struct Tiles {
-  i64 channels = 0, rows = 1, of_image = 1, images = 1;  // channels in a task; rows in a tile; tiles of an image, images of a chunk
+  i64 channels = 0, rows = 1, of_image = 1, images = 1;  // channels in a task; grid rows in a tile; tiles in an image; images in a chunk
 
   explicit Tiles(const Columns& columns, i64 groups) {
     const i64 line = columns.w.positions, lines = columns.h.positions, chunk = kDepth<P>;
@@ -67,15 +67,16 @@ struct Cut {
     parts = std::clamp<i64>(ceil_div(kTasks, std::max<i64>(1, groups * blocks)), 1, chunks);
     dots = std::is_same_v<T, Wide<T>> && tiled && outputs <= kFewOutputs && outputs * k <= kFewSums;
     output_stride = dots ? gemm::kDotParts<Wide<T>> : tiled ? 1 : k;
-    k_stride = dots ? outputs * output_stride : tiled ? round_up(outputs, 16) : 1;  // a multiple of 16 makes whole vectors
+    // in the layouts for tiles the distance is a multiple of 16 elements, so that vectors are whole
+    k_stride = dots ? outputs * output_stride : tiled ? round_up(outputs, 16) : 1;
   }
   i64 part_elems() const { return k * std::max(outputs, k_stride); }
   i64 elems() const { return groups * parts * part_elems(); }
   i64 offsets() const { return round_up(tiles.channels * columns.taps(), 8); }
 };
 
-// Computes sums[group][part][O, K] = dy[O, J of the part] columns[K, J of the part]^T. The layout of a
-// part is [O, K] if columns are gathered, [K, O] if tiles are read, and [K, O, kDotParts] for few outputs.
+// Computes sums[group][part][O, K] = dy[O, J of the part] columns[K, J of the part]^T. The layout of a part of `sums` is [O, K] if columns
+// are gathered, [K, O] if tiles are read, and [K, O, kDotParts] for few outputs.
 template <class T>
 struct PartialGradients {
   using P = PanelOf<T>;

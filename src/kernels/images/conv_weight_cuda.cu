@@ -8,7 +8,8 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-// Maps each row (or column) of the kernel to the index of its tap on this axis, or to -1 if its tap was skipped.
+// Maps each row (or column) of the kernel to the index of its tap on this axis (conv_columns.h), or to -1 if the tap is left out because it
+// lies outside the image at every position.
 struct TapNumbers {
   i8 number[kMaxKernel];
   explicit TapNumbers(const AxisTaps& axis) {

@@ -1,11 +1,11 @@
-// 3 x 3 convolutions of stride 1 in f32 by Winograd's F(2 x 2, 3 x 3) (Lavin and Gray, arXiv 1509.09308), for shapes where that
-// is faster. For each 2 x 2 positions and channel it needs 16 multiplications, as part of 16 matrix products, instead of 36.
-// Tiles of 4 x 4 pixels are transformed (conv_winograd_tiles.h) right before they are multiplied; only weights are transformed
-// in advance. Only files named conv* include this header. Allocates nothing; thread-safe. Transforms are fixed sequences of
-// additions, and sums over channels are chains of kWinogradDepth as in gemm.h. So the bits of an output depend on its image, its
-// weights and the shape, not on other images, threads or instruction sets. Rounding errors are those of a sum of 4 x 4 products
-// per channel. They are relative to the largest pixel near a position, not only to the pixels under its taps; for pixels of
-// similar size they are about those of the plain sum. A pixel that is not finite makes all positions of its tiles NaN.
+// 3 x 3 convolutions of stride 1 in f32 by Winograd's F(2 x 2, 3 x 3) (Lavin and Gray, arXiv 1509.09308), for shapes where that is faster.
+// For each 2 x 2 positions and channel it needs 16 multiplications, as part of 16 matrix products, instead of 36. Tiles of 4 x 4 pixels are
+// transformed (conv_winograd_tiles.h) right before they are multiplied; only weights are transformed in advance. Only files named conv*
+// include this header. Allocates nothing; thread-safe. Transforms are fixed sequences of additions, and sums over channels are chains of
+// kWinogradDepth as in gemm.h. So an output depends bitwise on its image, its weights and the shape alone, not on other images, threads or
+// instruction sets. Rounding errors are those of a sum of 4 x 4 products per channel. They are relative to the largest pixel near a
+// position, not only to the pixels under its taps; for pixels of similar size they are about those of the plain sum. A pixel that is not
+// finite makes all positions of its tiles NaN.
 #pragma once
 #include "kernels/images/conv_columns.h"
 
@@ -56,7 +56,8 @@ class WinogradGradient {
 
   ConvShape shape_;
   Columns columns_;
-  i64 tiles_, outputs_, row_, blocks_, parts_;  // tiles_ counts the tiles of all images, row_ the elements of sums for a channel
+  // tiles_: tiles of all images; outputs_: outputs of a group; row_: elements of the sums for a channel; parts_: parts summed separately
+  i64 tiles_, outputs_, row_, blocks_, parts_;
 };
 
 }  // namespace spillway::kernels

@@ -14,7 +14,8 @@ inline constexpr i64 kTilePoints = 16, kTileSlack = 16;
 /// stays unused. A strip is a range of tile numbers, counted on over the blocks of all images.
 struct TileGrid {
   static constexpr i64 kMostWidth = 48;
-  i64 rows, width, blocks, pitch, tiles;  // pitch: tile numbers from one row to the next; tiles: tile numbers in a block
+  // pitch: difference between the tile numbers of one row and the next; tiles: tile numbers in a block
+  i64 rows, width, blocks, pitch, tiles;
   Pair positions;
 
   explicit TileGrid(Pair positions);

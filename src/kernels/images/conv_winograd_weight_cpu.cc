@@ -9,7 +9,7 @@
 namespace spillway::kernels {
 namespace {
 
-constexpr i64 kTasks = 8;     // the fewest tasks; if dw is small, the tiles are divided into parts that are summed separately
+constexpr i64 kTasks = 8;     // the least number of tasks: if dw is too small for as many, its sums over tiles are cut into parts
 constexpr i64 kOutputs = 16;  // the number of outputs whose weights one task computes: whole cache lines of sums
 
 TileGrid grid_of(const ConvShape& s) { return TileGrid(s.positions()); }

@@ -17,8 +17,8 @@ void max_pool_gradient(const Tensor& dy, const Tensor& index, const Window& wind
 void avg_pool(const Tensor& x, const Window& window, bool counts_padding, const Tensor& y);
 void avg_pool_gradient(const Tensor& dy, const Window& window, bool counts_padding, const Tensor& dx);
 
-/// These functions pool with windows that divide the image as evenly as possible. The window at row i covers
-/// the image rows from floor(i H / Ho) to ceil((i + 1) H / Ho), excluding the latter; columns likewise.
+/// The adaptive pooling functions pool with windows that divide the image as evenly as possible. The window at row i covers the image rows
+/// from floor(i H / Ho) up to, but not including, ceil((i + 1) H / Ho); columns likewise.
 void adaptive_max_pool(const Tensor& x, const Tensor& y, const Tensor& index);
 void adaptive_max_pool_gradient(const Tensor& dy, const Tensor& index, const Tensor& dx);
 void adaptive_avg_pool(const Tensor& x, const Tensor& y);

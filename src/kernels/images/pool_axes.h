@@ -14,7 +14,7 @@ struct Range {
 /// One axis of a pooling with a sliding window. A `kernel` of 0 means that the extent is divided into windows as evenly as possible.
 struct PoolAxis {
   i64 extent, positions, kernel = 0, stride = 1, padding = 0;
-  bool counts_padding = true;  // whether the padding counts among a window's elements
+  bool counts_padding = true;  // whether padding counts as elements of a window when the mean is computed
 
   constexpr Range covered(i64 at) const {
     if (kernel == 0) return {at * extent / positions, ceil_div((at + 1) * extent, positions)};
@@ -29,7 +29,7 @@ struct PoolAxis {
   constexpr i64 counted(i64 at) const {
     if (kernel == 0 || !counts_padding) return covered(at).end - covered(at).begin;
     const i64 first = at * stride - padding;
-    return std::min(first + kernel, extent + padding) - first;  // elements beyond the padding are excluded
+    return std::min(first + kernel, extent + padding) - first;  // elements beyond the padding do not count
   }
 };
 

@@ -107,7 +107,8 @@ void max_plane(const T* x, const PoolAxis& h, const PoolAxis& w, T* y, i32* inde
       for (i64 row = rows.begin; row < rows.end; ++row) {
         for (i64 at = row * w.extent + columns.begin; at < row * w.extent + columns.end; ++at) {
           const Wide<T> value = widen(x[at]);
-          const bool better = (value > most) | (value != value);  // computed without a branch, since both outcomes are equally likely
+          // computed without a branch, because both outcomes are equally likely and a branch would often be mispredicted
+          const bool better = (value > most) | (value != value);
           most = better ? value : most;
           best = better ? at : best;
         }

@@ -1,4 +1,4 @@
-// Pooling on a GPU. One thread computes each element of the result, in the CPU's order, so GPU and CPU give equal bits.
+// Pooling on a GPU. One thread computes each element of the result, in the CPU's order, so GPU and CPU give bitwise equal results.
 #include "device/launch_cuda.h"
 #include "kernels/dispatch.h"
 #include "kernels/images/pool.h"

@@ -8,7 +8,7 @@
 
 namespace spillway::kernels {
 
-/// A number for rows (h) and a number for columns (w). A single number sets both.
+/// A number for rows (h) and a number for columns (w). The constructor from a single number sets both.
 struct Pair {
   i64 h, w;
   constexpr Pair(i64 both) : h(both), w(both) {}  // NOLINT: as PyTorch reads a single number

@@ -10,7 +10,7 @@
 namespace spillway::kernels {
 namespace {
 
-// The extents and strides of the two views that a copy reads and writes. Axes of extent 1 are added in front until there are six.
+// The extents and strides of the two views that a copy reads and writes. Axes of size 1 are added in front until there are six.
 struct Axes {
   std::array<i64, Shape::kMaxRank> extent, from, to;
 };

@@ -12,8 +12,8 @@ constexpr int kTile = 32, kTileRows = 8;
 // axes; there is one such matrix for each of their elements.
 struct Turned {
   i64 rows, columns;
-  i64 from_row, to_column;  // the distances in elements between rows of `from`, and between columns of `to`
-  Axes<2> others;           // view 0 is `to`, and view 1 is `from`
+  i64 from_row, to_column;  // the distance in elements between rows of `from`, and between columns of `to`
+  Axes<2> others;           // the remaining axes; view 0 is `to`, view 1 is `from`
 };
 
 // Transposes a matrix tile by tile. A thread block passes a tile through shared memory, so that it accesses both views in memory order.
@@ -39,8 +39,8 @@ __global__ void turn_tiles(i64 tiles, Turned m, const T* from, T* to) {
   }
 }
 
-// Returns the axis along which `from` is contiguous, if `to` is contiguous along another axis and both axes are long enough for tiles.
-// Returns -1 otherwise.
+// If `from` is contiguous along one axis and `to` along another, and both axes are long enough for tiles, returns the axis along which
+// `from` is contiguous. Otherwise returns -1.
 int turned_axis(const Axes<2>& axes) {
   const int last = axes.rank - 1;
   if (axes.rank < 2 || axes.stride[0][last] != 1 || axes.stride[1][last] == 1 || axes.extent[last] < kTileRows) return -1;

@@ -1,11 +1,12 @@
-// Gathers elements along an axis by index, and adds to elements by index.
-// The elements are contiguous f32, f64, bf16 or f16; indices are int32.
+// Gathers elements along an axis by index, and adds to elements by index. A lane is one line of elements along the axis (axis.h). The
+// elements are contiguous f32, f64, bf16 or f16; indices are int32.
 #pragma once
 #include "kernels/axis.h"
 
 namespace spillway::kernels {
 
-/// Says where each lane finds its `count` indices. Index k of lane (o, i) is index[o * outer + k * step + i * inner].
+/// Describes where in a tensor of indices each lane of an axis finds its `count` indices. Index k of lane (o, i) is index[o * outer + k *
+/// step + i * inner].
 struct Picks {
   i64 count, outer, step, inner;
 };

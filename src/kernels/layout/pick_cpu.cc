@@ -55,7 +55,7 @@ void scatter_add(const Tensor& from, const Axis& axis, const Tensor& index, cons
     const T* added = from.data<T>();
     Wide<T>* sums = to.data<Wide<T>>();
     const i32* places = index.data<i32>();
-    constexpr i64 kLanes = 256;  // the number of adjacent lanes that a task processes
+    constexpr i64 kLanes = 256;  // the number of adjacent lanes (lines of elements along the axis) that a task processes
     const i64 blocks = ceil_div(axis.inner, kLanes);
     Stream::current().run(axis.outer * blocks, [=](i64 task, int) {
       const i64 o = task / blocks, begin = task % blocks * kLanes, end = std::min(axis.inner, begin + kLanes);

@@ -12,10 +12,11 @@ struct ClassRows {
   using W = Wide<T>;
   const T* x;
   const i32* targets;
-  const W *weights, *statistics;  // null `weights` are all 1; with null `statistics`, x holds log-probabilities
+  // class weights and softmax statistics; null `weights` are all 1; with null `statistics`, x holds log-probabilities
+  const W *weights, *statistics;
   i64 columns;
   i32 ignored;
-  W own, spread;  // own = 1 - smoothing and spread = smoothing / V
+  W own, spread;  // own = 1 - smoothing; spread = smoothing / V
 
   constexpr bool counts(i64 row) const { return targets[row] >= 0 && targets[row] != ignored; }
   constexpr W weight(i64 c) const { return weights ? weights[c] : W(1); }

@@ -7,11 +7,11 @@
 
 namespace spillway::kernels {
 
-/// Cuts a head's logits into pieces if they do not fit in memory all at once. The members are the rows and columns of a
-/// piece; the last piece may have fewer. On a CPU a piece consists of whole rows, as many as fit into `piece_bytes` with
-/// logits of type `wide`. On a GPU a piece consists of some columns of all rows, so that its part of the weight's gradient
-/// is one product over all rows. Such a piece has as many columns as fit, in multiples of 256, but at least 4096; columns
-/// beyond a multiple of 64 are a piece of their own. The cut depends only on the arguments and the kind of device.
+/// Cuts a head's logits into pieces if they do not fit in memory all at once. The members are the rows and columns of a piece; the last
+/// piece may have fewer. On a CPU a piece consists of whole rows, as many as fit into `piece_bytes` with logits of type `wide`. On a GPU a
+/// piece consists of some columns of all rows, so that its part of the weight's gradient is one product over all rows. Such a piece has as
+/// many columns as fit, in multiples of 256, but at least 4096; columns beyond a multiple of 64 form a separate piece. The cut depends only
+/// on the arguments and the kind of device.
 struct LogitsCut {
   i64 rows, columns;
 };
@@ -22,8 +22,9 @@ i64 logits_pitch(i64 columns);
 
 /// Processes one part of the logits: columns [first, first + n) of rows that have `vocabulary` columns in all. Parts must come in ascending
 /// order, and the last one ends at `vocabulary`. statistics[N, 2] holds (largest, sum) of each row so far. After the last part, loss[N] =
-/// log(sum) - (logit of the target - largest), or 0 if the target is negative. Both are in wide_dtype of the logits. Throws Error(data) if
-/// a target is >= vocabulary. On a GPU, where the call does not wait, the loss and gradient of such a row become NaN instead.
+/// log(sum) - (logit of the target - largest), or 0 if the target is negative. statistics and loss are in wide_dtype of the logits. Throws
+/// Error(data) if a target is >= vocabulary. On a GPU, where the call does not wait, the loss and gradient of such a row become NaN
+/// instead.
 void cross_entropy_part(const Tensor& logits, i64 first, i64 vocabulary, const Tensor& targets, const Tensor& statistics,
                         const Tensor& loss);
 inline void cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& statistics, const Tensor& loss) {

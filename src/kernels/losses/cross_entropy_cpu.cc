@@ -113,9 +113,9 @@ void join(const W* part, W* statistics) {
   statistics[0] = top;
 }
 
-// Widths, in columns, of the pieces of logits on a GPU. A piece has at least kFewestColumns columns,
-// in multiples of kTile. Columns beyond a multiple of kAligned are a piece of their own. Each piece
-// reads and writes the whole gradient of the head's input once, so fewer and wider pieces are faster.
+// Widths, in columns, of the pieces of logits on a GPU. A piece has at least kFewestColumns columns, in multiples of kTile. Columns beyond
+// a multiple of kAligned are a separate piece. Each piece reads and writes the whole gradient of the head's input once, so fewer and wider
+// pieces are faster.
 constexpr i64 kAligned = 64, kFewestColumns = 4096, kTile = 256;
 
 }  // namespace

@@ -101,9 +101,9 @@ struct Gradients {
   Part<S> part;
   const i32* targets;
   const Wide<S>* statistics;
-  Wide<S> factor, slope;  // `slope` is 1 / cap, or 0 if there is no soft cap
+  Wide<S> factor, slope;  // factor: the factor of the gradient; slope: 1 / cap, or 0 if there is no soft cap
   Out* dx;
-  i64 width, stride;  // the columns of dx, and the distance between its rows in elements
+  i64 width, stride;  // the number of columns of dx, and the distance between its rows in elements
   bool aligned;
 };
 

@@ -65,7 +65,8 @@ BlasLt open_blas_lt(const std::vector<std::string>& names) {
 }
 
 const BlasLt& blas_lt() {
-  static const BlasLt& one = *new BlasLt(open());  // the library is never closed: the GPU may still run its kernels when the process ends
+  // the library is never closed, because the GPU may still run its kernels when the process ends
+  static const BlasLt& one = *new BlasLt(open());
   return one;
 }
 

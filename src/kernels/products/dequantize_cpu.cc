@@ -117,7 +117,7 @@ void dequantize(WeightFormat format, const Tensor& stored, const Tensor& out) {
   if (out.device().is_meta()) return;
   SPILLWAY_RETURN_IF_CUDA(out, dequantize(format, stored, out));
   for_dtype("dequantize", out.dtype(), [&]<class T>(T) {
-    constexpr i64 kGrain = 64;  // the number of units in a task
+    constexpr i64 kGrain = 64;  // the number of quantized units (two blocks of values each) in a task
     const auto* from = reinterpret_cast<const u8*>(stored.raw());
     T* const to = out.data<T>();
     const i64 whole = out.elems() / kUnitValues, rest = out.elems() % kUnitValues, each = unit_bytes(format);

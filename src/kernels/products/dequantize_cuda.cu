@@ -5,7 +5,8 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-constexpr int kOfThread = 8;  // the values that a thread writes, all from one half of a quantized block: eight bytes of codes
+// the number of values that a thread writes; all come from one half of a quantized block, whose codes take eight bytes
+constexpr int kOfThread = 8;
 
 struct Levels {
   float of[16];

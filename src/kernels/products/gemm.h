@@ -1,14 +1,12 @@
-// The single-threaded core of every CPU matrix product: packed panels and a register-tiled micro-kernel,
-// which is compiled once per instruction set and chosen at run time (Goto and van de Geijn, ACM TOMS
-// 34(3), 2008). Allocates nothing; thread-safe. matmul_cpu.cc, attention_cpu.cc and expert_products_cpu.cc call it. We do not use
-// oneDNN: for f32 its 2.6 series has only the `gemm:jit` path, which takes its packing buffers (1-3 MB)
-// from malloc at every call and splits K by thread count for some shapes. Invariant: an element of C is
-// ((sum of chunk 0) + sum of chunk 1) + ... (+ bias), where a chunk is kDepth successive k. The sum of a
-// chunk is one chain of multiply-adds in Wide<T>, from zero, over ascending k. So the bits of an element
-// depend only on its row of A, its column of B and K, never on M, N, its position, strides or the number
-// of threads. If the processor has a tile unit (AMX) or the AVX512_BF16 instructions, bf16 is multiplied
-// in pairs of successive k. These units flush denormals to zero and round the sum of a pair in their own
-// way. Other processors widen bf16 to f32 and add one k at a time. f16 is widened when it is packed.
+// The single-threaded core of every CPU matrix product: packed panels and a register-tiled micro-kernel, which is compiled once per
+// instruction set and chosen at run time (Goto and van de Geijn, ACM TOMS 34(3), 2008). Allocates nothing; thread-safe. matmul_cpu.cc,
+// attention_cpu.cc and expert_products_cpu.cc call it. We do not use oneDNN: for f32 its 2.6 series has only the `gemm:jit` path, which
+// takes its packing buffers (1-3 MB) from malloc at every call and splits K by thread count for some shapes. Invariant: an element of C is
+// ((sum of chunk 0) + sum of chunk 1) + ... (+ bias), where a chunk is kDepth successive k. The sum of a chunk is one chain of
+// multiply-adds in Wide<T>, from zero, over ascending k. So an element depends bitwise only on its row of A, its column of B and K, never
+// on M, N, its position, strides or the number of threads. If the processor has a tile unit (AMX) or the AVX512_BF16 instructions, bf16 is
+// multiplied in pairs of successive k. These units flush denormals to zero and round the sum of a pair in their own way. Other processors
+// widen bf16 to f32 and add one k at a time. f16 is widened when it is packed.
 #pragma once
 #include <span>
 
@@ -16,15 +14,15 @@
 
 namespace spillway::kernels::gemm {
 
-/// The inner extent of one chunk, an even number. A task keeps a strip of the operand
-/// that it packs itself in a buffer of kStrip * kDepth elements: 48 KiB, for bf16 96 KiB.
+/// The number of inner indices k in one chunk, an even number. A task keeps a strip of the operand that it packs itself in a buffer of
+/// kStrip * kDepth elements: 48 KiB, for bf16 96 KiB.
 template <class T>
 inline constexpr i64 kDepth = sizeof(T) == 2 ? 1024 : 1024 / static_cast<i64>(sizeof(T));
-/// The number of rows or columns that a task packs for itself, a multiple of the extent of every kind of panel.
+/// The number of rows or columns that a task packs for itself, a multiple of the rows or columns of every kind of panel.
 inline constexpr i64 kStrip = 48;
 
-/// An operand of a product: its outer extent is rows of A or columns of B, its inner extent is k. Strides are in elements. Packing is fast
-/// if one of the strides is 1.
+/// An operand of a product: its outer dimension is rows of A or columns of B, its inner dimension is k. Strides are in elements. Packing is
+/// fast if one of the strides is 1.
 template <class T>
 struct Operand {
   const T* data;
@@ -39,12 +37,12 @@ enum class Side { a, b };
 template <class T>
 using PanelOf = std::conditional_t<std::is_same_v<T, Float16>, float, T>;
 
-/// Returns the extent of k in panels of P. For bf16 the extent is rounded up to whole tiles of the tile unit, and the rest is zeros.
+/// Returns the number of k in panels of P. For bf16 the number is rounded up to whole tiles of the tile unit, and the rest is zeros.
 template <class P>
 constexpr i64 packed_depth(i64 k) {
   return sizeof(P) == 2 ? round_up(k, 32) : k;
 }
-/// Returns how many elements a packed operand takes that has `outer` rows or columns and inner extent k.
+/// Returns how many elements a packed operand takes that has `outer` rows or columns and k inner indices.
 template <class P>
 constexpr i64 packed_elems(i64 outer, i64 k) {
   return round_up(outer, kStrip) * packed_depth<P>(k);
@@ -60,8 +58,8 @@ void pin_pairs_for_test(Pairs pairs);
 /// panels are widened once, when they are packed, while bf16 panels are widened again for every panel of the other operand.
 Pairs pairs_in_use();
 
-/// Packs an operand of extents outer x k into panels, padded with zeros. Packed strips follow each other: strip s begins at
-/// packed_elems<P>(s * kStrip, k). The element type P of the panels may be T (except for f16), or float for bf16 and f16.
+/// Packs an operand of `outer` rows or columns and k inner indices into panels, padded with zeros. Packed strips follow each other: strip s
+/// begins at packed_elems<P>(s * kStrip, k). The element type P of the panels may be T (except for f16), or float for bf16 and f16.
 template <class T, class P>
 void pack(Side side, Operand<T> from, i64 outer, i64 k, P* to);
 
@@ -70,12 +68,12 @@ template <class P, class Out>
 struct Output {
   Out* data;
   i64 row_stride;
-  const Wide<P>* added = nullptr;  // the sums of earlier chunks, or C's old values, to which the product is added; may be `data`
+  const Wide<P>* added = nullptr;  // the sums of earlier chunks, or the old values of C, to which the product is added; may be `data`
   i64 added_stride = 0;
-  const P* bias = nullptr;  // one element for each of the n columns, added last
+  const P* bias = nullptr;  // the bias, which is added last; one element for each of the n columns
 };
 
-/// A packed operand of which a product uses a part. It was packed with inner extent `depth`; the product begins at k = `first`, a multiple
+/// A packed operand of which a product uses a part. It was packed with `depth` inner indices; the product begins at k = `first`, a multiple
 /// of kDepth.
 template <class P>
 struct Packed {
@@ -89,8 +87,8 @@ struct Ahead {
   const char* data = nullptr;
   i64 rows = 0, row_bytes = 0, stride_bytes = 0;
 };
-/// Returns the memory of an operand's first `outer` rows or columns and first k inner indices. Returns nothing if neither extent is
-/// contiguous.
+/// Returns the memory of an operand's first `outer` rows or columns and first k inner indices. Returns nothing if neither the rows or
+/// columns nor k are contiguous.
 template <class T>
 Ahead ahead_of(const Operand<T>& from, i64 outer, i64 k) {
   constexpr i64 kSize = sizeof(T);

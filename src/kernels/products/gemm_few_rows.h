@@ -1,7 +1,7 @@
-// Products whose A has few rows, as when tokens are generated one at a time. Their speed is limited by reading B from
-// memory, so B is read once, in place, without packing. The lanes of a vector are columns of B. If the k of a column
-// are contiguous in memory, small blocks of B are transposed in registers. Elements have the bits that the panels of
-// gemm.h give. These functions allocate nothing and are thread-safe. matmul_cpu.cc and attention_cpu.cc call them.
+// Products whose A has few rows, as when tokens are generated one at a time. Their speed is limited by reading B from memory, so B is read
+// once, in place, without packing. The lanes of a vector are columns of B. If the k of a column are contiguous in memory, small blocks of B
+// are transposed in registers. Results are bitwise those that the packed panels of gemm.h give. These functions allocate nothing and are
+// thread-safe. matmul_cpu.cc and attention_cpu.cc call them.
 #pragma once
 #include "kernels/products/gemm.h"
 
@@ -38,8 +38,8 @@ void pack_words(Operand<T> a, i64 m, i64 k, u32* to);
 template <class P, class T, class Out>
 struct FewRows {
   i64 m, n, k;
-  i64 depth;     // the number of k added in one chain, an even number; kDepth<P> keeps gemm.h's invariant
-  const u32* a;  // the rows of A, packed by pack_words()
+  i64 depth;     // the number of k that are added in one chain, which must be even; with kDepth<P> results equal those of gemm.h
+  const u32* a;  // the rows of A, as packed by pack_words()
   Operand<T> b;
   Output<P, Out> c;
 };

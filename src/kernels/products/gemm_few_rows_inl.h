@@ -44,8 +44,8 @@ HWY_INLINE void load_words(const T* from, i64, bool, V (&word)[kVectors]) {
 #pragma GCC unroll 16
   for (int v = 0; v < kVectors; ++v) word[v] = load(Floats(), from + v * kLanes);
 }
-// Loads two rows of B and interleaves them, for bf16 pairs. The words within each two vectors are then not in the
-// order of the columns; put_in_order() restores that order in the sums. `both` says whether the second row exists.
+// Loads two rows of B and interleaves them, for bf16 pairs. The words within each two vectors are then not in the order of the columns;
+// put_in_order() restores that order in the sums. `both` is false if there is no second row.
 template <class P, int kVectors>
 requires(sizeof(P) == 2) HWY_INLINE void load_words(const BFloat16* from, i64 k_stride, bool both, V (&word)[kVectors]) {
   const hn::Repartition<u16, Floats> halves;

@@ -1,7 +1,7 @@
-// Products with few rows of bf16 pairs on the processor's tile unit (gemm_tiles.h). No Highway target includes
-// the tile instructions, so they are inline assembly, which needs no functions compiled for another instruction
-// set. B is read in place: columns with contiguous k already form a tile, and B^T A^T has the bits of A B. This
-// file is compiled for the Highway target AVX3 only (included after hwy/highway.h, never by a header).
+// Products with few rows of bf16 pairs on the processor's tile unit (gemm_tiles.h). No Highway target includes the tile instructions, so
+// they are inline assembly, which needs no functions compiled for another instruction set. B is read in place: columns with contiguous k
+// already form a tile, and B^T A^T is bitwise equal to A B. This file is compiled for the Highway target AVX3 only (included after
+// hwy/highway.h, never by a header).
 #if defined(SPILLWAY_GEMM_FEW_ROWS_TILES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPILLWAY_GEMM_FEW_ROWS_TILES_INL_H
 #undef SPILLWAY_GEMM_FEW_ROWS_TILES_INL_H

@@ -7,7 +7,7 @@ namespace spillway::kernels::gemm {
 
 class Lines {
  public:
-  static constexpr i64 kEvery = 8;  // the number of k that the loop adds between two calls of ask()
+  static constexpr i64 kEvery = 8;  // the number of inner indices k that the loop adds between two calls of ask()
 
   /// Prefetches all of `ahead` within `asks` calls of ask().
   Lines(const Ahead& ahead, i64 asks) : next_(ahead, asks) {}

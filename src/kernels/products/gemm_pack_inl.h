@@ -1,6 +1,7 @@
 // The part of gemm_cpu.cc that packs operands. It is compiled once per instruction set (included after hwy/highway.h by gemm_cpu.cc only).
-// A panel holds kRows rows of A, or as many columns of B as kVectors vectors have lanes. A panel stores the elements of all its rows or
-// columns for the first k, then those for the next k; panels of bf16 store pairs of k. Missing rows or columns of the last panel are zero.
+// The outer dimension of an operand is the one that is not k: m for A and n for B. A panel holds kRows rows of A, or as many columns of B
+// as kVectors vectors have lanes. A panel stores the elements of all its rows or columns for the first k, then those for the next k; panels
+// of bf16 store pairs of k. Missing rows or columns of the last panel are zero.
 #if defined(SPILLWAY_GEMM_PACK_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPILLWAY_GEMM_PACK_INL_H
 #undef SPILLWAY_GEMM_PACK_INL_H
@@ -99,8 +100,8 @@ HWY_ATTR void pack_transposed(Operand<T> from, i64 outer, i64 k, i64 panel, P* t
   }
 }
 
-// Packs an operand whose outer extent is contiguous in memory. The elements
-// of each k are read once from end to end and distributed over the panels.
+// Packs an operand whose outer dimension (m of A, n of B) is contiguous in memory. The elements of each k are read once from end to end and
+// distributed over the panels.
 template <Side side, class T, class P>
 HWY_ATTR void pack_contiguous(Operand<T> from, i64 outer, i64 k, P* to) {
   constexpr i64 panel = panel_extent<P>(side);
@@ -160,8 +161,8 @@ HWY_ATTR void pack_pairs_transposed(const Operand<BFloat16>& from, i64 outer, i6
   }
 }
 
-// Packs pairs of an operand whose outer extent is contiguous, as pack_contiguous()
-// does for single elements. Two successive k are read side by side and interleaved.
+// Packs pairs of an operand whose outer dimension (m of A, n of B) is contiguous, as pack_contiguous() does for single elements. Two
+// successive k are read side by side and interleaved.
 template <Side side>
 HWY_ATTR void pack_pairs_contiguous(const Operand<BFloat16>& from, i64 outer, i64 k, u32* to) {
   constexpr i64 panel = panel_extent<BFloat16>(side);

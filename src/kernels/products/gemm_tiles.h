@@ -1,15 +1,15 @@
-// Products of bf16 with the processor's tile unit (AMX, on Intel processors from Sapphire Rapids on), about ten times as
-// fast as its vectors. The unit flushes denormals to zero and rounds the sum of a pair in its own way. Only gemm_cpu.cc
-// and gemm_few_rows_cpu.cc use this header, on processors known to have AVX-512. Allocates nothing; thread-safe. Layouts:
-// A is packed in panels of 16 rows, to[i / 16][p / 32][i % 16][p % 32]. B is packed as gemm_cpu.cc packs pairs, in panels
-// of 48 columns, to[j / 48][p / 2][j % 48][p % 2]. Both are filled with zeros to a multiple of 32 in k (packed_depth).
+// Products of bf16 with the processor's tile unit (AMX, on Intel processors from Sapphire Rapids on), about ten times as fast as its
+// vectors. The unit flushes denormals to zero and rounds the sum of a pair in its own way. Only gemm_cpu.cc and gemm_few_rows_cpu.cc use
+// this header, on processors known to have AVX-512. Allocates nothing; thread-safe. Layouts: A is packed in panels of 16 rows, to[i / 16][p
+// / 32][i % 16][p % 32]. B is packed as gemm_cpu.cc packs pairs, in panels of 48 columns, to[j / 48][p / 2][j % 48][p % 2]. A and B are
+// filled with zeros to a multiple of 32 in k (packed_depth).
 #pragma once
 #include "kernels/products/gemm_lines.h"
 
 namespace spillway::kernels::gemm::tiles {
 
 inline constexpr i64 kRows = 16, kColumns = 48;
-/// The extent of k in one tile.
+/// The number of inner indices k in one tile.
 inline constexpr i64 kStep = 32;
 /// The numbers of the tile registers that products with few rows use for the sums, for A and for B.
 inline constexpr int kFewSums = 0, kFewA = 2, kFewB = 3;

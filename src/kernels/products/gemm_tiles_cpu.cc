@@ -72,7 +72,7 @@ void transpose_words(__m512i (&r)[16]) {
     r[g + 2] = _mm512_unpacklo_epi64(t[g + 1], t[g + 3]);
     r[g + 3] = _mm512_unpackhi_epi64(t[g + 1], t[g + 3]);
   }
-  // At this point r[4 g + c] holds, in its 128-bit lane l, rows 4 g .. 4 g + 3 of column 4 l + c of the words.
+  // At this point lane l (128 bits) of r[4 g + c] holds rows 4 g .. 4 g + 3 of column 4 l + c of the words.
 #pragma GCC unroll 4
   for (int c = 0; c < 4; ++c) {
     const __m512i low = _mm512_shuffle_i32x4(r[c], r[4 + c], 0x44), low2 = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0x44);
@@ -85,7 +85,8 @@ void transpose_words(__m512i (&r)[16]) {
   std::memcpy(&r, &t, sizeof r);
 }
 
-// Packs one tile of an operand whose outer extent is contiguous. Successive k are interleaved to pairs, then the words are transposed.
+// Packs one tile of an operand whose outer dimension (m of A, n of B) is contiguous. Successive k are interleaved to pairs, then the words
+// are transposed.
 void pack_tile_contiguous(const BFloat16* from, i64 k_stride, i64 rows, i64 k, BFloat16* to) {
   const auto used = static_cast<__mmask16>((1u << rows) - 1);
   const auto row = [&](i64 p) {
@@ -147,7 +148,7 @@ void sums_of(i64 k, const BFloat16* a, i64 a_panel_elems, const BFloat16* b, flo
 }
 
 void configure(const Configuration& c) {
-  asm volatile("" : : "m"(c));  // tells gcc 12 that the instruction reads all of c; its intrinsic names only the first eight bytes
+  asm volatile("" : : "m"(c));  // tells gcc 12 that the instruction reads all of c; the intrinsic names only its first eight bytes
   _tile_loadconfig(&c);
 }
 void release() { _tile_release(); }

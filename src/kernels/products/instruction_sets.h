@@ -1,5 +1,5 @@
 // Limits the instruction sets that the kernels choose from (simd.h). Instruction sets differ in the order of sums, so a limit makes a
-// machine compute the bits that an older machine computes. A limit also lets a fast machine be measured as if it were a slower one.
+// machine compute bitwise what an older machine computes. A limit also lets a fast machine be measured as if it were a slower one.
 #pragma once
 
 namespace spillway::kernels {

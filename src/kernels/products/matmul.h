@@ -1,8 +1,8 @@
-// Matrix products of views: C[m, n] (+)= A[m, k] B[k, n] (+ bias[n]) in f32, f64, bf16 and f16. A transpose is a view
-// (Tensor::transpose). bf16 and f16 are summed in f32 and, if C is bf16 or f16, rounded once. On a CPU all threads together pack
-// the smaller operand once, and each task packs the strips of the larger one that it needs. The bits of an element then depend
-// only on its row of A, its column of B and K (gemm.h). A GPU multiplies with cuBLASLt in fp32 (without TF32) or fp64. The bits
-// of an element then also depend on all extents, strides and dtypes. Workspace sizes are functions of shape and dtypes.
+// Matrix products of views: C[m, n] (+)= A[m, k] B[k, n] (+ bias[n]) in f32, f64, bf16 and f16. A transpose is a view (Tensor::transpose).
+// bf16 and f16 are summed in f32 and, if C is bf16 or f16, rounded once. On a CPU all threads together pack the smaller operand once, and
+// each task packs the strips of the larger one that it needs. An element then depends bitwise on its row of A, its column of B and K alone
+// (gemm.h). A GPU multiplies with cuBLASLt in fp32 (without TF32) or fp64. An element then also depends on m, n and all strides and dtypes.
+// Workspace sizes are functions of shape and dtypes.
 #pragma once
 #include "tensor/tensor.h"
 
@@ -26,9 +26,9 @@ bool widens(DType a, DType b);
 /// to out's old values; it is not allowed if out is bf16 or f16. Throws Error(usage) on a GPU if cuBLASLt is not installed.
 void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace, Store store = Store::replace);
 
-/// Computes out = addend + (a b + bias), with the requirements of matmul(). addend has out's shape and shares
-/// no memory with out. Both are contiguous and of the operands' dtype. A GPU rounds once if cuBLASLt has one
-/// kernel for the whole formula. A CPU rounds the product and then the sum, as matmul() followed by add() does.
+/// Computes out = addend + (a b + bias), with the requirements of matmul(). addend has out's shape and shares no memory with out. addend
+/// and out are contiguous and of the operands' dtype. A GPU rounds once if cuBLASLt has one kernel for the whole formula. A CPU rounds the
+/// product and then the sum, as matmul() followed by add() does.
 void matmul_onto(const Tensor& addend, const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace);
 
 /// Computes kept = a b + bias and out = gelu_tanh(kept) (elementwise.h), with the requirements of matmul(). kept and out are contiguous
@@ -39,8 +39,8 @@ void matmul_gelu_gradient(const Tensor& a, const Tensor& b, const Tensor& kept, 
 
 namespace cuda {
 decltype(kernels::matmul) matmul;
-/// cuda::matmul_onto(), matmul_gelu() and matmul_gelu_gradient() return false, without
-/// having done anything, if cuBLASLt has no kernel that computes the whole formula at once.
+/// cuda::matmul_onto(), matmul_gelu() and matmul_gelu_gradient() return false and do nothing if cuBLASLt has no kernel that computes the
+/// whole formula at once.
 bool matmul_onto(const Tensor& addend, const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace);
 bool matmul_gelu(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& kept, const Tensor& out, const Tensor& workspace);
 bool matmul_gelu_gradient(const Tensor& a, const Tensor& b, const Tensor& kept, const Tensor& out, const Tensor& workspace);

@@ -52,7 +52,7 @@ constexpr bool kNarrows = !std::is_same_v<Wide<T>, Out>;
 // be widened to the panels' type.
 template <class T, class P, class Out>
 struct Workspace {
-  i64 sums, bias, bytes;  // the byte offsets of the sums and the bias, and the total size
+  i64 sums, bias, bytes;  // the byte offsets of the sums and of the bias, and the total size
   Workspace(i64 m, i64 n, i64 k) {
     constexpr i64 kWideBytes = sizeof(Wide<T>);
     bytes = packed_bytes<T, P>(m, n, k);
@@ -76,7 +76,7 @@ struct Product {
   Operand<TB> b;
   Output<P, Out> c;
   P* packed;
-  Wide<T>* sums;  // [m, n]: the sums of all chunks but the last; these are C itself if it is wide enough
+  Wide<T>* sums;  // [m, n]: the sums of all chunks except the last; they are in C itself if its type is wide enough
   int threads;
 
   bool resident_is_a() const { return m <= n; }

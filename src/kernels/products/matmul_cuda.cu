@@ -11,13 +11,13 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-constexpr i64 kLoad = 16;  // the most bytes that a kernel loads at once, so better alignment makes no difference
+constexpr i64 kLoad = 16;  // the most bytes that a kernel loads at once; a better alignment makes no difference
 
 i64 alignment_of(std::uintptr_t bytes) { return bytes % kLoad == 0 ? kLoad : static_cast<i64>(bytes & -bytes); }
 
-// Returns the alignment of x in bytes that cuBLASLt may rely on: the one that x's extents imply. Whole rows of x, and other
-// matrices of its width beside it, begin at multiples of it. So a product has one plan wherever its operands lie in memory. If the
-// address itself is aligned worse, which happens in no model, its own alignment is returned and the product gets a plan of its own.
+// Returns the alignment of x in bytes that cuBLASLt may rely on. It is the largest power of two, up to kLoad, that divides both the width
+// of x and its row stride, both in bytes. It does not depend on the address, so a product has one plan wherever its operands lie in memory.
+// If the address itself is aligned worse, which happens in no model, its own alignment is returned and the product gets a separate plan.
 i64 alignment_of(const Tensor& x, i64 inner, i64 pitch) {
   const i64 bytes = std::gcd(inner, pitch) * size_of(x.dtype());
   return std::min(alignment_of(static_cast<std::uintptr_t>(bytes)), alignment_of(reinterpret_cast<std::uintptr_t>(x.raw())));

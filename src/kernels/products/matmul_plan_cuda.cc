@@ -103,7 +103,7 @@ MatmulPlan choose(cublasLtHandle_t handle, const MatmulKey& key) {
 // The plans that the process keeps. They are never destroyed, because CUDA may already be shut down when the process ends.
 struct Memo {
   std::mutex mutex;
-  std::map<int, cublasLtHandle_t> handles;  // one handle for each GPU, which was current when the handle was made
+  std::map<int, cublasLtHandle_t> handles;  // one handle for each GPU, made while that GPU was current
   std::map<MatmulKey, MatmulPlan> plans;
 
   static Memo& of_process() {

@@ -1,10 +1,9 @@
 // How a GPU computes a matrix product: with which of cuBLASLt's kernels, and with which layouts. cuBLASLt's heuristic chooses a kernel,
 // once per process, and the choice is kept. If the heuristic knows no kernel that adds the bias, we ask for one without bias; if there is
-// none, for one that also needs no workspace. The last resort is our own kernel.
-// Nothing is chosen by measuring. So the choice, and with it the order of every sum, depends only on MatmulKey, the GPU and cuBLASLt's
-// version. The key contains no address. A chosen kernel gives the same bits in every run on GPUs of one architecture with equally many SMs.
-// That holds even on several streams at once, because the workspace is the caller's (cuBLAS library 13.0, "Results Reproducibility").
-// Included only by kernels/*/*_cuda.*. Thread-safe.
+// none, for one that also needs no workspace. The last resort is our own kernel. Nothing is chosen by measuring. So the choice, and with it
+// the order of every sum, depends only on MatmulKey, the GPU and cuBLASLt's version. The key contains no address. A chosen kernel gives
+// bitwise the same result in every run on GPUs of one architecture with equally many SMs. That holds even on several streams at once,
+// because the workspace is the caller's (cuBLAS library 13.0, "Results Reproducibility"). Included only by kernels/*/*_cuda.*. Thread-safe.
 #pragma once
 #include <compare>
 #include <optional>
@@ -17,9 +16,9 @@ namespace spillway::kernels {
 /// Describes a matrix stored column by column, as BLAS sees it.
 struct BlasMatrix {
   i64 rows, columns;
-  i64 leading;      // the distance in elements from one column to the next
+  i64 leading;      // the distance in elements from the beginning of one column to that of the next
   bool transposed;  // whether cuBLASLt multiplies with the transpose of the matrix
-  i64 alignment;    // the alignment in bytes that the extents imply, or that of the address if it is smaller
+  i64 alignment;    // the alignment in bytes that the matrix's width and row stride imply, or that of the address if it is smaller
   auto operator<=>(const BlasMatrix&) const = default;
 };
 

@@ -1,5 +1,5 @@
-// Finds the k largest or smallest elements along an axis, in order, for f32, f64, bf16
-// and f16. NaN ranks first. Of equal elements the one with the smaller index ranks first.
+// Finds the k largest or smallest elements along an axis, in order, for f32, f64, bf16 and f16. A lane is one line of elements along the
+// axis (axis.h). NaN ranks first. Of equal elements the one with the smaller index ranks first.
 #pragma once
 #include "kernels/axis.h"
 
@@ -7,8 +7,8 @@ namespace spillway::kernels {
 
 enum class Best { largest, smallest };
 
-/// Writes the k best elements of each lane to values[outer, k, inner], if that tensor is defined,
-/// and their int32 indices along the axis to index[outer, k, inner]. Requires 1 <= k <= n < 2^31.
+/// Writes the k best elements of each lane to values[outer, k, inner], if that tensor is defined, and their int32 indices along the axis to
+/// index[outer, k, inner]. k must lie in [1, n], and n must be below 2^31.
 void best(Best which, const Tensor& x, const Axis& axis, i64 k, const Tensor& values, const Tensor& index);
 
 namespace cuda {

@@ -11,7 +11,8 @@
 namespace spillway::kernels {
 namespace {
 
-// Writes the indices of the k best elements of a lane to `order`. before(i, j) returns whether element i ranks before element j.
+// Writes the indices of the k best elements of a lane (a line of elements along the axis) to `order`. before(i, j) returns whether element
+// i ranks before element j.
 template <class Before>
 void sort_best(i64 n, i64 k, std::vector<i32>& order, Before before) {
   if (k == 1) {

@@ -8,7 +8,7 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-// Of two elements, each with its index, returns the one that ranks first.
+// Combines two elements, each with its index: returns the one that ranks first.
 struct Before {
   Best which;
   template <class W>
@@ -20,7 +20,8 @@ struct Lower {
   __device__ i32 operator()(i32 a, i32 b) const { return a < b ? a : b; }
 };
 
-// Finds the k best elements of a lane, one after the other: the next best is the best of the elements that rank after the previous one.
+// Finds the k best elements of a lane (a line of elements along the axis), one after the other: the next best is the best of the elements
+// that rank after the previous one.
 template <class T>
 struct BestOfLane {
   using W = Wide<T>;
@@ -35,7 +36,7 @@ struct BestOfLane {
     const W last = which == Best::largest ? -std::numeric_limits<W>::infinity() : std::numeric_limits<W>::infinity();
     const i64 out = first_of_lane(Axis{axis.outer, k, axis.inner}, lane);
     W before{};
-    i32 before_at = -1;  // the index of the element found last; -1 if none has been found yet
+    i32 before_at = -1;  // the index of the element that was found last; -1 if none has been found yet
     for (i64 i = 0; i < k; ++i) {
       W mine = last;
       i32 mine_at = std::numeric_limits<i32>::max();

@@ -29,7 +29,7 @@ struct NormRows {
 };
 template <class T>
 struct NormGradientRows {
-  const T *x, *gamma, *dy;  // gamma is read only for dx; dx may be null
+  const T *x, *gamma, *dy;  // gamma and dx: gamma is read only to compute dx; dx may be null
   const Wide<T>* statistics;
   T* dx;
   Wide<T>*gamma_sums, *beta_sums;  // the sums of this chunk, which are overwritten; null if they are not computed

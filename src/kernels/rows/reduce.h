@@ -1,7 +1,6 @@
-// Sums along axes, for f32, f64, bf16 and f16. Partial sums are fp64 for all dtypes. A CPU adds them in
-// ascending order, in chunks that depend on the shape alone. A GPU adds them as a tree over the threads of one thread block, whose size
-// depends on the shape. Thread blocks are distributed over rows and columns, so a single row is summed by one thread block, however long it
-// is.
+// Sums along axes, for f32, f64, bf16 and f16. Partial sums are fp64 for all dtypes. A CPU adds them in ascending order, in chunks that
+// depend on the shape alone. A GPU adds them as a tree over the threads of one thread block, whose size depends on the shape. Thread blocks
+// are distributed over rows and columns, so one thread block sums a single row, however long the row is.
 #pragma once
 #include "tensor/tensor.h"
 

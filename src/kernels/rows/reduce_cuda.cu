@@ -23,7 +23,7 @@ __device__ double sum_block(double sum) {
     __syncthreads();
     sum = lane < kWarps ? of_warp[lane] : 0;
     for (int half = kWarp / 2; half > 0; half /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, half);
-    __syncthreads();  // wait until all threads have read of_warp
+    __syncthreads();  // waits until all threads have read of_warp
   }
   return sum;
 }
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(kThreads)
       const i64 column = first_pack * kCount + c;
       if (column < inner) to[o * inner + column] = narrow<Out>(static_cast<Wide<Out>>(sum * factor));
     }
-    __syncthreads();  // wait until all threads have read of_warp
+    __syncthreads();  // waits until all threads have read of_warp
   }
 }
 

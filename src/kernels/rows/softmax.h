@@ -34,7 +34,7 @@ decltype(kernels::log_sum_exp_gradient) log_sum_exp_gradient;
 /// Returns the index of a lane's largest element in `kept`. The logarithm lies `inner` elements further.
 constexpr i64 kept_of_lane(const Axis& axis, i64 lane) { return lane / axis.inner * 2 * axis.inner + lane % axis.inner; }
 
-/// The two numbers of a lane.
+/// The two statistics of a lane: its largest element, and the logarithm of the sum of exponentials.
 template <class W>
 struct SoftmaxLane {
   W largest, log_sum;

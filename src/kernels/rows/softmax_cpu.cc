@@ -100,7 +100,8 @@ void log_sum_exp(const Tensor& kept, const Axis& axis, const Tensor& y) {
     T* to = y.data<T>();
     for_lanes({axis.outer, 1, axis.inner}, [=](i64 lane, i64) {
       const SoftmaxLane<W> of(lanes, axis, lane);
-      // If a lane is all -inf or has an inf, the sum of exponentials is NaN, but its logarithm has a limit: the largest element.
+      // If all elements of a lane (a line of elements along the axis) are -inf, or one is inf, the sum of exponentials is NaN. The result
+      // is then the largest element, which is the limit of the log-sum-exp.
       to[lane] = narrow<T>(std::isinf(of.largest) ? of.largest : of.largest + of.log_sum);
     });
   });

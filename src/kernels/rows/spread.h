@@ -1,5 +1,5 @@
-// Variances and running sums along an axis, for f32, f64, bf16 and f16. All sums are fp64.
-// On a GPU one thread computes the running sum of a lane, so its bits equal the CPU's.
+// Variances and running sums along an axis, for f32, f64, bf16 and f16. A lane is one line of elements along the axis (axis.h). All sums
+// are fp64. On a GPU one thread computes the running sum of a lane, so the result is bitwise that of a CPU.
 #pragma once
 #include "kernels/axis.h"
 

@@ -1,33 +1,33 @@
-// Fused scaled dot-product attention for f32, f64, bf16 and f16; bf16 and f16 are computed in f32. Tensors are
-// strided views in which the D elements of each head are contiguous. Legend: B = batch rows, Tq = query positions, Tk
-// = key positions, H = query heads, Hkv = key/value heads, D = elements of a head. Query head h uses key/value head h
-// / (H / Hkv). With a causal mask, query t sees the keys s <= t + Tk - Tq. With a window, query t sees only the keys
-// of the last `window` positions. With documents, a query sees no key before the beginning of its own document. The
-// CPU works on tiles of kQueryTile query rows and needs memory linear in Tk. It distributes the work over at most
-// kLanes sequences of work, each with its own workspace; the distribution depends on the shape alone. A GPU uses
-// tensor cores from compute capability 8.0 on, for bf16 and f16 heads of 32, 48, ... 128 elements. For such heads,
-// probabilities and score gradients are rounded to the heads' dtype before they are multiplied with v, dout, q and k.
+// Fused scaled dot-product attention for f32, f64, bf16 and f16; bf16 and f16 are computed in f32. Tensors are strided views in which the D
+// elements of each head are contiguous. Legend: B = batch size, Tq = query positions, Tk = key positions, H = query heads, Hkv = key/value
+// heads, D = elements of a head. Query head h uses key/value head h / (H / Hkv). With a causal mask, query t sees the keys s <= t + Tk -
+// Tq. With a window, query t sees only the keys of the last `window` positions. With documents, a query sees no key before the beginning of
+// its own document. The CPU works on tiles of kQueryTile query rows and needs memory linear in Tk. It distributes the work over at most
+// kLanes sequences of work, each with a separate workspace; the distribution depends on the shape alone. A GPU uses tensor cores from
+// compute capability 8.0 on, for bf16 and f16 heads of 32, 48, ... 128 elements. For such heads, probabilities and score gradients are
+// rounded to the heads' dtype before they are multiplied with v, dout, q and k.
 #pragma once
 #include "base/random.h"
 #include "tensor/tensor.h"
 
 namespace spillway::kernels {
 
-/// Selects the kernels that a GPU uses: our own, or cuDNN's in the cases that
-/// cuDNN supports (attention_cudnn_cuda.h). The two libraries give different bits.
+/// Selects the kernels that a GPU uses: our own, or cuDNN's in the cases that cuDNN supports (attention_cudnn_cuda.h). The two libraries
+/// round differently.
 enum class AttentionLibrary { own, cudnn };
 
 struct AttentionMask {
   double scale = 1;  // the factor of the scores, above 0
   bool causal = true;
-  double dropout = 0;  // the dropped fraction of the probabilities; the mask uses element (h * Tq + t) * Tk + s of sample first_sample + b
+  // the fraction of the probabilities that is dropped; the mask uses element (h * Tq + t) * Tk + s of sample first_sample + b
+  double dropout = 0;
   RandomKey key;
   i64 first_sample = 0;
   AttentionLibrary library = AttentionLibrary::own;
   double softcap = 0;   // above 0: the soft cap, by which scores become softcap * tanh(scale * q k / softcap)
   i64 window = 0;       // above 0: a query sees its own position's key and the window - 1 keys before it; needs causal
-  Tensor positions_BT;  // [B, Tk] int32: each key's position (0, 1, ...) in its document; undefined if a row is one document; needs causal
-  /// Returns whether only `causal` limits what a query sees: there is no soft cap, no window and no documents.
+  Tensor positions_BT;  // int32 [B, Tk]: each key's position in its document, from 0; undefined if a sequence is one document; needs causal
+  /// Returns whether only `causal` limits which keys a query sees: there is no soft cap, no window, and only one document per sequence.
   bool is_plain() const { return softcap == 0 && window == 0 && !positions_BT.defined(); }
 };
 

@@ -70,27 +70,27 @@ struct Head {
   i64 stride;
   Head(const Tensor& view, i64 b, i64 h) : data(view.data<T>() + b * view.stride(0) + h * view.stride(2)), stride(view.stride(1)) {}
   T* row(i64 t) const { return data + t * stride; }
-  // by_row() and by_column() give the head, from row t on, as an operand of a product. by_row() has the rows as the outer
-  // extent and the width as the inner extent; by_column() has the width as the outer and the rows as the inner extent.
+  // by_row() and by_column() give the head, from row t on, as an operand of a product. by_row() has the rows as the outer dimension and the
+  // width as the inner dimension; by_column() has the width as the outer and the rows as the inner dimension.
   Operand<T> by_row(i64 t = 0) const { return {row(t), stride, 1}; }
   Operand<T> by_column(i64 t = 0) const { return {row(t), 1, stride}; }
 };
 
-// Allocates pieces of one lane's workspace, one after the other. A lane is a sequence of heads that one task computes.
+// Allocates pieces of one task's workspace, one after the other. A task computes a sequence of heads.
 template <class T>
 struct Pieces {
   T* next;
   T* take(i64 elems) { return std::exchange(next, next + elems); }
 };
 
-// A tile of query rows [begin, begin + rows) of head h in batch row b.
+// A tile of query rows [begin, begin + rows) of head h of the batch's sequence b.
 template <class T>
 struct Tile {
   const Extents& extents;
   const AttentionMask& mask;
   i64 b, h, begin, rows;
   const i32* positions;  // the positions of the keys within their documents; may be null
-  // seen(t) returns how many keys, counted from key 0, row t of the tile sees. visible() returns the largest such number among the rows of
+  // seen(t) returns the end of the range of keys that row t of the tile sees. visible() returns the largest such number among the rows of
   // the tile.
   i64 seen(i64 t) const { return mask.causal ? position(t) + 1 : extents.keys; }
   i64 visible() const { return seen(rows - 1); }
@@ -101,8 +101,8 @@ struct Tile {
     return std::max({i64{0}, of_window, positions ? position(t) - positions[b * extents.keys + position(t)] : 0});
   }
   i64 first() const { return first(0); }
-  // Both functions return the key at which products begin, which is first() rounded down: to a packed strip if
-  // the keys are rows (first_row), or to a chunk of the inner extent if the keys are summed over (first_summed).
+  // first_row() and first_summed() return the key at which products begin, which is first() rounded down: to a packed strip if the keys are
+  // rows (first_row), or to a chunk of the inner dimension if the keys are summed over (first_summed).
   i64 first_row() const { return first() / gemm::kStrip * gemm::kStrip; }
   i64 first_summed() const { return first() / gemm::kDepth<T> * gemm::kDepth<T>; }
   void drop_row(i64 t, T* x) const {
@@ -169,8 +169,8 @@ struct Forward {
     }
   }
 
-  // Computes a head with few queries, as in generation, without packing keys and values. The products read them in place
-  // and give the bits that packed operands would give. Returns false if one of the products cannot be computed in place.
+  // Computes a head with few queries, as in generation, without packing keys and values. The products read them in place and give bitwise
+  // the result that packed operands would give. Returns false if one of the products cannot be computed in place.
   bool few_queries(i64 b, i64 h, T* workspace) const {
     if constexpr (gemm::kHasFewRows<S, T>) {
       const Head<S> query(q, b, h), key(k, b, h / extents.group()), value(v, b, h / extents.group()), result(out, b, h);
@@ -216,7 +216,8 @@ struct Backward {
   const Tensor &q, &k, &v, &out, &lse, &dout, &dq, &dk, &dv;
 
   struct Buffers {
-    T *k_rows, *v_rows, *k_columns, *scores, *gradients, *left, *right, *capped;  // `capped` holds the scores of a row after the soft cap
+    // packed operands and sums of one tile; `capped` holds the scores of a row after the soft cap
+    T *k_rows, *v_rows, *k_columns, *scores, *gradients, *left, *right, *capped;
   };
 
   // The matrix [keys, width] in which dk or dv of a head is summed. The sums are made
@@ -319,7 +320,8 @@ struct Backward {
   }
 };
 
-// Calls work.item(batch row, head, the lane's workspace) for all heads. Lane l computes the items l, l + lanes, and so on.
+// Calls work.item(sequence of the batch, head, the task's workspace) for all heads, in `lanes` tasks that run on several threads. Task l
+// computes the items l, l + lanes, and so on, and has its own workspace.
 template <class T, class F>
 void run_items(i64 batch, i64 heads, i64 lane_elems, const Tensor& workspace, const F& work) {
   const i64 items = batch * heads, lanes = lanes_of(items);

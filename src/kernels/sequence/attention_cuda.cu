@@ -22,7 +22,7 @@ using namespace attention_tiles;
 // One work item of a thread block. Its index is ((b * heads + h) * parts + part) * tiles + tile, where `parts` is how many parts of kWidth
 // columns the width is cut into.
 struct Piece {
-  i64 b, h, first, begin;  // `first` is the first column of the result, `begin` the first row of the tile
+  i64 b, h, first, begin;  // `first` is the first column of the result, `begin` the first row of the tile of rows
   __device__ Piece(i64 item, i64 heads, i64 parts, i64 width, i64 tiles) {
     begin = item % tiles * kTile;
     item /= tiles;
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kThreads) attend(Forward<S> f) {
     const i64 b = piece.b, h = piece.h, kv = h / (e.heads / e.kv_heads), first_row = piece.begin + threadIdx.y * kQuad;
     const auto query = f.q.rows(b, h, piece.begin, e.queries);
     const i64 visible = e.seen(min(piece.begin + kTile, e.queries) - 1);
-    T top[kQuad], total[kQuad] = {};  // `total` sums over this thread's keys only
+    T top[kQuad], total[kQuad] = {};  // the largest score so far and the sum of exponentials; `total` sums over this thread's keys only
     for (T& x : top) x = -std::numeric_limits<T>::infinity();
     Sums<T, kWidth> sum;
     sum.clear();
@@ -169,14 +169,15 @@ __global__ void __launch_bounds__(kThreads) key_gradients(Backward<S> f) {
   const Extents& e = f.extents;
   const i64 tiles = ceil_div(e.keys, kTile), parts = ceil_div(e.width, kWidth), items = e.batch * e.kv_heads * parts * tiles;
   for (i64 item = blockIdx.x; item < items; item += gridDim.x) {
-    const Piece piece(item, e.kv_heads, parts, kWidth, tiles);  // tiles are numbered from the first, since most queries see the first tiles
+    // tiles of keys are numbered from the first one, since most queries see the first keys
+    const Piece piece(item, e.kv_heads, parts, kWidth, tiles);
     const i64 b = piece.b, kv = piece.h, group = e.heads / e.kv_heads;
     const auto key = f.k.rows(b, kv, piece.begin, e.keys), value = f.v.rows(b, kv, piece.begin, e.keys);
     Sums<T, kWidth> key_sum, value_sum;
     key_sum.clear(), value_sum.clear();
     for (i64 h = kv * group; h < (kv + 1) * group; ++h) {
       for (i64 begin = e.first_query(piece.begin) / kTile * kTile; begin < e.queries; begin += kTile) {
-        if (first_seen<kPlain>(f, b, begin) >= piece.begin + kTile) break;  // from this query on, none sees the keys of the tile
+        if (first_seen<kPlain>(f, b, begin) >= piece.begin + kTile) break;  // from this query on, no query sees the keys of the tile
         const auto query = f.q.rows(b, h, begin, e.queries), dout = f.dout.rows(b, h, begin, e.queries);
         T score[kQuad][kQuad], gradient[kQuad][kQuad];
         multiply_rows(key, query, e.width, staged, score);

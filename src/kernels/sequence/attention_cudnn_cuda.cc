@@ -73,7 +73,8 @@ Plan make_plan(const Gpu& gpu, const Problem& problem, const Layouts& layouts, c
 struct Memo {
   std::mutex mutex;
   std::map<int, Gpu> gpus;
-  std::map<std::pair<int, Problem>, Engine> chosen;  // keyed by GPU and problem; an engine serves all layouts of its problem
+  // the engine for each GPU and problem; an engine serves all memory layouts of its problem
+  std::map<std::pair<int, Problem>, Engine> chosen;
   std::map<std::tuple<int, Problem, Layouts>, Plan> plans;
 
   static Memo& of_process() {

@@ -10,8 +10,8 @@ namespace spillway::kernels::attention_cudnn {
 /// than one query (cuDNN 9.28 ends the process if there is only one). Our own kernels compute all other cases.
 bool takes(const Shape& q, const Shape& k, DType dtype, AttentionLibrary library);
 
-/// Both functions return an upper bound of the workspace in bytes, from
-/// cudnn_graph_cuda.h. The bound holds for every GPU and every version of cuDNN.
+/// workspace_bytes() and gradient_workspace_bytes() return an upper bound of the workspace in bytes that cuDNN's attention needs
+/// (cudnn_graph_cuda.h). The bound holds for every GPU and every version of cuDNN.
 i64 workspace_bytes(const Shape& q, const Shape& k, DType dtype);
 i64 gradient_workspace_bytes(const Shape& q, const Shape& k, DType dtype);
 

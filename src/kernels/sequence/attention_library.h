@@ -11,7 +11,7 @@ namespace spillway::kernels {
 struct AttentionShape {
   i64 batch, length, heads, kv_heads, width;
   DType dtype;
-  bool thirds = false;  // q, k and v are thirds of each row of one tensor, as are their gradients; otherwise they are separate
+  bool thirds = false;  // true if q, k and v are thirds of each row of one tensor, and so are their gradients; otherwise they are separate
   bool causal = true;
 };
 

@@ -1,10 +1,10 @@
-// Gradients of attention on tensor cores, without atomics. There are two kinds of kernels. In the first kind, a thread
-// block owns a tile of queries and goes over the keys, to compute dq. In the second kind, a thread block owns a tile of
-// keys and values and goes over the queries of all query heads that use its key/value head, in ascending order, to compute
-// dk and dv. Both kinds recompute the scores and the gradients of the probabilities. That makes seven products instead of
-// five, but no thread block waits for another, and the bits are equal in every run. Scores stay in registers. In the second
-// kind tiles are transposed, with keys as rows, so that the probabilities are always the left operand of the next product.
-// Probabilities and score gradients are rounded to H (bf16 or f16) before that product. All sums are f32 and rounded once.
+// Gradients of attention on tensor cores, without atomics. There are two kinds of kernels. In the first kind, a thread block owns a tile of
+// queries and goes over the keys, to compute dq. In the second kind, a thread block owns a tile of keys and values and goes over the
+// queries of all query heads that use its key/value head, in ascending order, to compute dk and dv. Both kinds recompute the scores and the
+// gradients of the probabilities. That makes seven products instead of five, but no thread block waits for another, and the results are
+// bitwise equal in every run. Scores stay in registers. In the second kind tiles are transposed, with keys as rows, so that the
+// probabilities are always the left operand of the next product. Probabilities and score gradients are rounded to H (bf16 or f16) before
+// that product. All sums are f32 and rounded once.
 #include <limits>
 
 #include "kernels/sequence/attention_mma_cuda.h"
@@ -26,8 +26,8 @@ struct Shape {
 };
 template <int kWidth>
 struct QueryShape : Shape<kWidth, 128, 4, kWidth <= 64 ? 64 : 32, 32, 0, 0> {};
-// A warp's rows of q and dout. For heads of up to 64 elements the rows stay in registers. For wider heads
-// LeftRows is the address of the tile in shared memory, from which the rows are loaded in every step.
+// A warp's rows of q and dout. For heads of up to 64 elements the rows stay in registers. For wider heads this type is the address of the
+// tile in shared memory, from which the rows are loaded in every step.
 template <int kWidth>
 using LeftRows = std::conditional_t<kWidth <= 64, Fragments<kWidth, QueryShape<kWidth>::kRowTiles>, u32>;
 // In shared memory each tile of q and dout is followed by the log-sum-exps and the deltas of its queries.
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(QueryShape<kWidth>::kThreads, 2) query_tile(Ba
   Rows(f.dout, b, h, begin).template copy<S::kRows>(f.dout, queries - begin, e.width, query + S::kOwnBytes);
   copy_tile(0, buffers);
 
-  float lse[kM][2], delta[kM][2];  // lse is stored converted to base 2
+  float lse[kM][2], delta[kM][2];  // the log-sum-exp (to base 2) and the delta of each row that this lane holds
   SPILLWAY_UNROLL
   for (int i = 0; i < 2 * kM; ++i) {
     const i64 at = (b * e.heads + h) * e.queries + min(first_row + i * 8 + fragment_row(), queries - 1);
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(QueryShape<kWidth>::kThreads, 2) query_tile(Ba
   u32 buffer = 0;
   for (int tile_key = 0; tile_key < visible; tile_key += S::kColumns) {
     mma::wait_for_copies();
-    __syncthreads();  // wait until the tile has arrived and no thread uses the previous tile any more
+    __syncthreads();  // waits until the tile has arrived and no thread uses the previous tile any more
     u32 tile = buffers + buffer;
     buffer ^= S::kBufferBytes;
     if (tile_key + S::kColumns < visible) copy_tile(tile_key + S::kColumns, buffers + buffer);
@@ -107,7 +107,8 @@ __global__ void __launch_bounds__(QueryShape<kWidth>::kThreads, 2) query_tile(Ba
       sum, [&](int, int) { return f.scale; }, own, f.dq.at(b, h, first_row), f.dq.row, rows, e.width, f.dq.in_words);
 }
 
-// What all thread blocks that own a tile of keys and values do: their setup, and the loop over tiles of queries, head after head.
+// The code that all thread blocks that own a tile of keys and values share: their setup, and the loop over tiles of queries, head after
+// head.
 template <class H, int kWidth, Kind kKind, class S>
 struct KeyBlock {
   using Rows = Copier<H, kWidth, S::kThreads, kKind != Kind::unaligned>;
@@ -141,7 +142,7 @@ struct KeyBlock {
   /// Waits until the tile of queries at `here` has arrived, begins to copy the next tile, and returns the address of the arrived one.
   __device__ u32 tile() {
     mma::wait_for_copies();
-    __syncthreads();  // wait until the tile has arrived and no thread uses the previous tile any more
+    __syncthreads();  // waits until the tile has arrived and no thread uses the previous tile any more
     const u32 at = buffers + buffer;
     buffer ^= S::kBufferBytes;
     if (copied.h < end_h) copy_tile(buffers + buffer);
@@ -269,7 +270,7 @@ __global__ void __launch_bounds__(WideKeyShape<kWidth, kTile>::kThreads, 1) wide
         }
       }
     }
-    __syncthreads();  // wait until the probabilities have been written
+    __syncthreads();  // waits until the probabilities have been written
     if (!takes_part) continue;
     if (!for_values) {
       SPILLWAY_UNROLL

@@ -18,7 +18,8 @@ template <int kWidth>
 struct Shape {
   static constexpr int kRows = 128, kKeys = 64, kRowTiles = 2, kWarpRows = 16 * kRowTiles, kThreads = kRows;
   static constexpr int kPitch = Layout<kWidth>::kPitch, kTileBytes = kKeys * kPitch;
-  static constexpr int kSharedBytes = kRows * kPitch + 4 * kTileBytes;  // one buffer for queries, two for keys and two for values
+  // shared memory for one buffer of queries, two of keys and two of values
+  static constexpr int kSharedBytes = kRows * kPitch + 4 * kTileBytes;
 };
 template <int kWidth, Kind kKind>
 constexpr int kBlocksOfProcessor = kWidth <= 64 && kKind == Kind::plain ? 3 : 2;
@@ -26,7 +27,7 @@ constexpr int kBlocksOfProcessor = kWidth <= 64 && kKind == Kind::plain ? 3 : 2;
 // The online softmax of one warp's rows. A row is indexed by (m, second): m is the fragment's row in the tile; `second` is 0 for
 // the upper and 1 for the lower of the two matrix rows that a lane holds of a fragment. The four lanes of a quad share a row.
 struct Softmax {
-  float top[2][2], total[2][2];  // `total` sums over this lane's columns only
+  float top[2][2], total[2][2];  // the largest score so far and the denominator of each row; `total` sums over this lane's columns only
 
   __device__ Softmax() {
     SPILLWAY_UNROLL
@@ -49,7 +50,7 @@ struct Softmax {
       grew |= top[m][second] != most;
       top[m][second] = most;
     });
-    if (__any_sync(~0u, grew)) {  // true only seldom after the first tiles; if no largest score grew, all decay factors are 1
+    if (__any_sync(~0u, grew)) {  // seldom true after the first tiles; if no largest score grew, all decay factors are 1
       for_rows([&](int m, int second) {
         total[m][second] *= decay[m][second];
         SPILLWAY_UNROLL
@@ -86,7 +87,9 @@ struct Softmax {
 // the head's keys in the caches. The last tile of a head comes first, because it sees the most keys.
 template <int kWidth, class H>
 struct Place {
-  int b, h, begin, first_row, rows;  // `rows` is how many of the warp's rows exist; none if it is 0 or less
+  // the batch's sequence, the head, the first row of the thread block and of the warp; `rows`: how many rows of the warp exist (0 or less:
+  // none)
+  int b, h, begin, first_row, rows;
   u32 own;
   __device__ Place(const Forward<H>& f, int item, int thread) {
     using S = Shape<kWidth>;
@@ -126,7 +129,7 @@ __global__ void __launch_bounds__(Shape<kWidth>::kThreads, (kBlocksOfProcessor<k
   u32 buffer = 0;
   for (int key = 0; key < visible; key += S::kKeys) {
     mma::wait_for_copies();
-    __syncthreads();  // wait until the tile has arrived and no thread uses the previous tile any more
+    __syncthreads();  // waits until the tile has arrived and no thread uses the previous tile any more
     const u32 tile = buffers + buffer;
     buffer ^= 2 * S::kTileBytes;
     if (key + S::kKeys < visible) copy_tile(key + S::kKeys, buffers + buffer);

@@ -13,13 +13,13 @@ constexpr float kLog2e = 1.4426950408889634f;
 
 __device__ inline int lane() { return static_cast<int>(threadIdx.x) % kWarpThreads; }
 __device__ inline int warp() { return static_cast<int>(threadIdx.x) / kWarpThreads; }
-/// Both functions return where this lane's elements lie within a fragment of 16 x 8 elements. A lane holds
-/// two rows, fragment_row() and the row 8 below it, and two columns, fragment_column() and the next one.
+/// fragment_row() and fragment_column() return where this lane's elements lie within a fragment of 16 x 8 elements. A lane holds two
+/// rows, fragment_row() and the row 8 below it, and two columns, fragment_column() and the next one.
 __device__ inline int fragment_row() { return lane() / 4; }
 __device__ inline int fragment_column() { return lane() % 4 * 2; }
 
 /// The variants that a kernel is compiled in. `plain` and `drops` require rows that are aligned to 16 bytes; `plain` has no dropout,
-/// `drops` has it. `unaligned` takes rows of any alignment, with dropout of any fraction, also 0. All variants give equal bits.
+/// `drops` has it. `unaligned` takes rows of any alignment, with dropout of any fraction, also 0. All variants give bitwise equal results.
 enum class Kind { plain, drops, unaligned };
 
 /// The layout of a tile in shared memory. Word w of row r is stored at index w ^ (r % 8) of the row. This puts word w of eight
@@ -78,7 +78,7 @@ class Copier {
     return std::bit_cast<uint4>(pack);
   }
 
-  const H* from_;  // points to the next word that this thread copies
+  const H* from_;  // the next word (16 bytes) that this thread copies
 };
 
 template <int kM, int kN>
@@ -93,8 +93,8 @@ __device__ void clear(float (&x)[kM][kN][4]) {
   }
 }
 
-/// Calls f(m, n, i, row, column) for each element that this lane holds of a warp's tile: element i of fragment (m, n), which lies at (row,
-/// column) of the tile.
+/// Calls f(m, n, i, row, column) for each element of a warp's tile that this lane holds: element i of fragment (m, n), which lies at
+/// (row, column) of the tile.
 template <int kM, int kN, class F>
 __device__ void for_elements(F f) {
   SPILLWAY_UNROLL
@@ -156,7 +156,7 @@ class NoDrops {
 template <Kind kKind, int kM, int kN>
 using DropsOf = std::conditional_t<kKind == Kind::plain, NoDrops, Drops<kM, kN>>;
 
-/// A warp's rows of a tile, kept in registers as the left operand of products whose inner extent is the width of a head.
+/// A warp's rows of a tile, kept in registers as the left operand of products whose inner dimension is the width of a head.
 template <int kWidth, int kM>
 struct Fragments {
   u32 at[kWidth / 16][kM][4];

@@ -16,12 +16,13 @@ struct Rows {
   bool aligned;
 };
 
-/// A view of shape [B, T, H, D] in the form that is passed to GPU kernels.
+/// A view of shape [B, T, H, D] as it is passed to GPU kernels.
 template <class S>
 struct View {
   S* data = nullptr;
   i64 batch = 0, row = 0, head = 0;
-  bool aligned = false, in_words = false;  // aligned: all rows begin at multiples of four elements; in_words: of 16 bytes
+  // aligned: all rows begin at multiples of four elements; in_words: all rows begin at multiples of 16 bytes
+  bool aligned = false, in_words = false;
   View() = default;
   explicit View(const Tensor& t) : data(t.data<std::remove_const_t<S>>()), batch(t.stride(0)), row(t.stride(1)), head(t.stride(2)) {
     aligned = begin_at_multiples<4>();
@@ -39,7 +40,7 @@ struct Extents {
   i64 batch, queries, keys, heads, kv_heads, width;
   bool causal;
   i64 window;            // the size of the attention window; 0 if there is none
-  const i32* positions;  // [batch, keys]: position of each key in its document; may be null
+  const i32* positions;  // [batch, keys]: the position of each key in its document; may be null
   __device__ i64 seen(i64 t) const { return causal ? min(keys, t + 1 + keys - queries) : keys; }
   /// Returns the first key that query t sees. If t lies beyond the last query, returns the first key that the last query sees.
   __device__ i64 first(i64 b, i64 t) const {
@@ -50,8 +51,8 @@ struct Extents {
   __device__ i64 first_query(i64 s) const { return causal ? max(i64{0}, s - (keys - queries)) : 0; }
 };
 
-/// Decides which elements are dropped: those with uniform(key, sample, element) < p, as in kernels/elementwise/dropout.h. Each element has
-/// its own counter of the random generator and needs one call of Philox.
+/// Decides which elements dropout drops: those with uniform(key, sample, element) < p, as in kernels/elementwise/dropout.h. Each element
+/// has its own counter of the random generator and takes one call of Philox.
 template <class T>
 struct Dropout {
   PhiloxRounds rounds;  // the round keys are computed on the host, since kernel parameters cost neither registers nor additions

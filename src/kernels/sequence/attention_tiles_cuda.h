@@ -15,8 +15,8 @@ constexpr int kTile = 64, kSide = 16, kQuad = 4, kThreads = kSide * kSide;
 // elements aligned, and elements of four successive rows in one column lie in different banks.
 constexpr int kStride = kTile + kQuad;
 
-/// The number of inner indices that are staged in shared memory at a time, and
-/// the elements of shared memory that they take. A thread block has 48 KiB.
+/// The number of inner indices whose elements are in shared memory at a time, and the elements of shared memory that they take. A thread
+/// block has 48 KiB.
 template <class T>
 constexpr int kDepth = sizeof(T) == 4 ? 32 : 8;
 template <class T>
@@ -74,7 +74,7 @@ struct Sums {
   __device__ void clear() {
     for_all([](T& x, int) { x = 0; });
   }
-  /// Calls f(element, row) for all elements; row is the index 0 to 3 among this thread's rows.
+  /// Calls f(element, row) for all elements that this thread holds; `row` is 0 to 3, the index among the thread's rows.
   template <class F>
   __device__ void for_all(F f) {
     for (int i = 0; i < kQuad; ++i) {

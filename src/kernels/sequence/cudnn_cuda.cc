@@ -119,7 +119,8 @@ Library open(const std::vector<std::string>& names) {
 }
 
 const Library& library() {
-  static const Library& one = *new Library(open_first());  // cuDNN is never closed: the GPU may still run its kernels when the process ends
+  // cuDNN is never closed, because the GPU may still run its kernels when the process ends
+  static const Library& one = *new Library(open_first());
   return one;
 }
 

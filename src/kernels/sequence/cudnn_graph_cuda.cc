@@ -298,7 +298,7 @@ i64 config_workspace_bytes(const Descriptor& config) { return config.number(Attr
 i64 delta_bytes(const Problem& p) { return p.backward ? round_up(p.batch * p.heads * p.length * 4, 256) : 0; }
 
 i64 workspace_bound(const Problem& p) {
-  constexpr i64 kOfEngine = 4096;  // the bytes that an engine may need in addition; the most seen was 256
+  constexpr i64 kOfEngine = 4096;  // the bytes that an engine may need besides the counted ones; the most seen was 256
   if (!p.backward) return kOfEngine;
   const i64 rows = p.batch * p.heads, length = round_up(p.length, 128);
   const i64 scores = 2 * rows * length * length, per_head = p.heads == p.kv_heads ? 0 : 2 * 4 * rows * p.length * p.width;

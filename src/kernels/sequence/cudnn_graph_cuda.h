@@ -1,5 +1,5 @@
-// Attention as graphs of cuDNN: the operations, the engine that computes them, and its plan. The graphs have the form that cudnn-frontend
-// gives its SDPA nodes, because cuDNN recognises attention by this form.
+// Attention as graphs of cuDNN: the operations, the engine that computes them, and its plan. The graphs have the structure that
+// cudnn-frontend gives its SDPA nodes, because cuDNN recognises attention by this structure.
 // The backward graph computes dq as one product, so that its sums have the same order in every run. For such a graph Hopper's engines keep
 // all score gradients in the workspace (2 bytes each). On Blackwell we request an engine that adds in the order of its tiles. Included only
 // by kernels/*/*_cuda.*.
@@ -13,7 +13,7 @@
 
 namespace spillway::kernels::cudnn {
 
-/// The strides of a [B, T, H, D] view, in elements: from one batch row, position and head to the next.
+/// The strides of a [B, T, H, D] view, in elements: from one sequence of the batch, position and head to the next.
 struct Strides {
   i64 batch, row, head;
   auto operator<=>(const Strides&) const = default;
@@ -57,7 +57,7 @@ struct Engine {
   std::vector<std::pair<i64, i64>> knobs;  // the knobs as pairs of type and value
   bool operator==(const Engine&) const = default;
 };
-/// Both functions convert between an engine and a text such as "engine 6 k2=5 k13=1".
+/// to_string() and parse_engine() convert between an engine of cuDNN and a text such as "engine 6 k2=5 k13=1".
 std::string to_string(const Engine& engine);
 std::optional<Engine> parse_engine(std::string_view text);
 
@@ -81,7 +81,8 @@ class Graph {
   struct Builder;
   const Problem problem_;
   const Target target_;
-  std::vector<Descriptor> parts_;  // the graph's parts in the order in which they were made, so a part comes before those made of it
+  // the parts of the graph in the order in which they were made; a part comes before those that refer to it
+  std::vector<Descriptor> parts_;
   Descriptor graph_;
 };
 

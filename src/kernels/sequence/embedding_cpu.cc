@@ -9,7 +9,7 @@
 namespace spillway::kernels {
 namespace {
 
-constexpr i64 kTableTasks = 64;  // the number of tasks; each has some rows of the table, and searches all ids for those rows
+constexpr i64 kTableTasks = 64;  // the number of tasks; each task computes some rows of the table, and searches all ids for those rows
 
 void check(const Tensor& ids, const Tensor& table, const Tensor& rows) {
   require(ids.dtype() == DType::int32 && ids.is_contiguous(), "[embedding] expected contiguous int32 ids");

@@ -8,7 +8,7 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-constexpr int kThreads = 128;   // the threads of a thread block; each computes its own columns of a row
+constexpr int kThreads = 128;   // the number of threads in a thread block; each computes different columns of a row
 constexpr int kTableRows = 32;  // the number of rows of the table that a thread block sums at a time
 constexpr int kChunk = 1024;    // the number of tokens that a thread block searches at a time
 constexpr int kAbreast = 8;     // the number of tokens whose rows a thread loads at once
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(kThreads)
         for (; k < end; ++k) add_rows<1>(from, columns, sorted + k, sum);
         store_sums(sum, to + row * columns);
       }
-      __syncthreads();  // wait until all threads have read `sorted`
+      __syncthreads();  // waits until all threads have read `sorted`
     }
   }
 }

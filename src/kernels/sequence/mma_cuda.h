@@ -28,8 +28,8 @@ __device__ inline u32 shared_begin() {
 #endif
 }
 
-/// Returns x, but hides from the compiler that the result is x. The compiler then computes values that depend
-/// on it after a loop, instead of computing them before and holding them in registers throughout the loop.
+/// Returns x, but in a way that the compiler cannot see that the result is x. The compiler then computes values that depend on it after a
+/// loop, instead of computing them before and holding them in registers throughout the loop.
 __device__ inline int again(int x) {
 #ifndef __CUDA_EMULATED__
   asm volatile("" : "+r"(x));
@@ -47,7 +47,7 @@ __device__ inline void copy_word(u32 to, const void* from, bool there) {
                : "memory");
 #endif
 }
-/// Begins to copy one float to shared memory, or to write a zero there if `there` is false.
+/// Begins to copy one float to shared memory, or to write a zero to shared memory if `there` is false.
 __device__ inline void copy_float(u32 to, const float* from, bool there) {
 #ifdef __CUDA_EMULATED__
   emulated_cuda::cp_async(to, from, 4, there ? 4 : 0);
@@ -94,7 +94,7 @@ __device__ inline void load_matrices(u32 at, u32 (&to)[4]) {
                : "r"(at));
 #endif
 }
-/// Loads the transposes of four 8 x 8 matrices; lanes pass the addresses that load_matrices() requires.
+/// Loads the transposes of four 8 x 8 matrices; lanes must pass the same addresses as for load_matrices().
 __device__ inline void load_transposed(u32 at, u32 (&to)[4]) {
 #ifdef __CUDA_EMULATED__
   emulated_cuda::ldmatrix_x4(at, true, to);

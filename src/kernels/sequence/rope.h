@@ -1,5 +1,6 @@
-// Rotary position embedding in the rotate-half form, for contiguous x[B, T, H, D] in f32, f64, bf16 or f16. There are P frequencies, at
-// most D/2 and at most 512. Frequency i rotates the pair of elements (i, i + P) of each head. Elements from 2 P on stay unchanged.
+// Rotary position embedding, for contiguous x[B, T, H, D] in f32, f64, bf16 or f16. There are P frequencies, at most D/2 and at most 512.
+// Frequency i rotates the pair of elements (i, i + P) of each head, which lie half of the rotated part apart. Elements from 2 P on stay
+// unchanged.
 #pragma once
 #include "tensor/tensor.h"
 

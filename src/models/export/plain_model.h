@@ -12,9 +12,9 @@ namespace spillway::models {
 
 class PlainModel {
  public:
-  /// Reads a trained model. `from` is the folder of the model's weights, `adapter` a PEFT folder with the
-  /// adapters that `config` describes, and `averages` a safetensors file whose tensors NAME.ema replace
-  /// those parameters (weights.h). Throws Error(data) when a folder does not hold the model's weights.
+  /// Reads a trained model. `from` is the folder of the model's weights, `adapter` a PEFT folder with the adapters that `config` describes,
+  /// and `averages` a safetensors file of moving averages: its tensor NAME.ema replaces the parameter NAME (weights.h). Throws Error(data)
+  /// when a folder does not hold the model's weights.
   PlainModel(const ModelConfig& config, const std::filesystem::path& from, const std::optional<std::filesystem::path>& adapter = {},
              const std::optional<std::filesystem::path>& averages = {});
 

@@ -151,7 +151,8 @@ std::string renamed(const ModelConfig& c, std::string_view module) {
 // each family; the factor makes up for a different scale in the configuration. It is 1 for all published models.
 double query_factor(const ModelConfig& c) {
   if (!is_gemma(c) || c.query_scalar <= 0) return 1;
-  const i64 largest = c.family == Family::gemma2 ? 46 : 62;  // the layers of the 27B model, by which llama.cpp recognises that model
+  // the number of layers of the 27B model, by which llama.cpp recognises that model
+  const i64 largest = c.family == Family::gemma2 ? 46 : 62;
   const auto divided = static_cast<double>(c.layers == largest ? c.width / c.heads : c.head_dim);
   return std::sqrt(divided / c.query_scalar);
 }

@@ -16,7 +16,7 @@ struct GgufPart {
   enum class Order { as_it_is, interleaved, transposed };
   std::string name;
   std::vector<const nn::Parameter*> parts;  // the parameters, all of one shape; if there are several, as for experts, they are stacked
-  Order order = Order::as_it_is;            // with `interleaved`, row i of a head's first half is followed by row i of its second half
+  Order order = Order::as_it_is;            // interleaved: in each head, row i of the first half is followed by row i of the second half
   double added = 0, factor = 1;             // each number x of the parameters is written as (x + added) * factor
   bool always_f32 = false;
 

@@ -14,8 +14,8 @@ namespace spillway::models {
 void add_gguf_config(const ModelConfig& config, const std::string& name, GgufType weights, GgufMetadata& metadata,
                      std::vector<std::string>& notes);
 
-/// The source of the tokenizer: a model folder; or 256 tokens that stand
-/// for the byte values (`bytes`); or no source, if there is no tokenizer.
+/// Where the tokenizer comes from: a model folder, 256 tokens that stand for the byte values (`bytes`), or nowhere if there is no
+/// tokenizer.
 struct GgufTokenizer {
   std::optional<std::filesystem::path> folder;
   bool bytes = false;

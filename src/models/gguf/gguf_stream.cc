@@ -29,8 +29,8 @@ struct Piece {
 // Encodes a tensor of the file in its GGUF type. The threads of the current stream encode and write pieces of the tensor in parallel.
 class Encoder {
  public:
-  /// A function that fills piece number `number` of a parameter, whose values
-  /// or bytes have their final size already. It may be called on any thread.
+  /// A function that fills piece number `number` of a parameter. The piece's `values` or `bytes` already have their final size. It may be
+  /// called on any thread.
   using Fill = std::function<void(i64 number, Piece& piece)>;
 
   Encoder(const GgufPart& part, GgufType type, const WeightSource& source, GgufWriter& writer, size_t tensor)

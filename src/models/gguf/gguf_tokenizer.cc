@@ -1,5 +1,5 @@
-// Writes the tokenizer in llama.cpp's form. llama.cpp's kind "gpt2" is byte-level BPE, stored with the name of a pre-tokenization rule. The
-// kind "llama" is SentencePiece's BPE, which merges by the scores of the resulting tokens.
+// Writes the tokenizer as llama.cpp stores it. llama.cpp's kind "gpt2" is byte-level BPE, stored with the name of a pre-tokenization rule.
+// The kind "llama" is SentencePiece's BPE, which merges by the scores of the resulting tokens.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -58,7 +58,7 @@ std::string pattern_of(const json& step) {
   return found != step.end() ? text(*found, "Regex") : "";
 }
 
-// Returns llama.cpp's name of a pre-tokenization rule; empty if it has none.
+// Returns llama.cpp's name of the pre-tokenization rule that the steps form; empty if llama.cpp has no such rule.
 std::string rule_of(const std::vector<json>& steps, bool ignore_merges) {
   const json& last = steps.back();
   if (flag(last, "use_regex", true)) {

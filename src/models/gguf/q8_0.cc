@@ -22,7 +22,7 @@ bool encode_q8_0(std::span<const float> values, std::span<std::byte> bytes) {
     const float scale = largest / 127;
     const u16 half = round_f16(scale);
     if ((half & 0x7c00) == 0x7c00) return false;
-    // If 1 / scale is infinite, the values are written as zeros, since the scale rounds to zero in f16 anyway.
+    // If 1 / scale is infinite, the scale is so small that f16 rounds it to zero, so the values are written as zeros.
     const float inverse = scale == 0 || std::isinf(1 / scale) ? 0 : 1 / scale;
     std::memcpy(bytes.data(), &half, sizeof half);
     for (size_t i = 0; i < kElems; ++i) bytes[sizeof half + i] = static_cast<std::byte>(static_cast<i8>(std::round(values[i] * inverse)));

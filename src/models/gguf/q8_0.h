@@ -1,5 +1,5 @@
-// Encodes the element type Q8_0 of ggml: a block of 32 elements has a scale in f16 and 32
-// integers from -127 to 127. The bits are those that ggml's Python package writes. Pure function.
+// Encodes the element type Q8_0 of ggml: a block of 32 elements has a scale in f16 and 32 integers from -127 to 127. The bytes are the same
+// as those that ggml's Python package writes. Pure function.
 #pragma once
 #include <span>
 

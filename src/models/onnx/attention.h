@@ -1,5 +1,5 @@
-// Attention with a key/value cache as ONNX nodes. Shape letters: B = rows, T = new positions, S = all positions, H = heads, K = key/value
-// heads, G = H / K, D = head width, N = B T.
+// Attention with a key/value cache as ONNX nodes. Shape letters: B = batch size, T = new positions, S = all positions, H = heads, K =
+// key/value heads, G = H / K, D = head width, N = B T.
 #pragma once
 #include "models/onnx/layers.h"
 
@@ -13,7 +13,7 @@ class Positions {
   /// transformers' exporters.
   explicit Positions(Graph& graph);
 
-  /// The values are token ids [N], positions [N], and a tensor [2] with B (rows) and T (positions).
+  /// The values are token ids [N], positions [N], and a tensor [2] with B (batch size) and T (positions).
   Value ids_N, positions_N, rows_and_length;
   /// Returns the attention mask [B, 1, 1, T, S] in f32: 0, or the lowest number where a query does not see a key. `window` is the number of
   /// positions that a query sees; 0 means all positions up to its own.
@@ -28,7 +28,7 @@ class Positions {
 };
 
 struct Queries {
-  Value q, k, v;  // [N, H D], [N, K D], [N, K D]; after a norm of each head q and k are [N, H, D] and [N, K, D]
+  Value q, k, v;  // shapes [N, H D], [N, K D], [N, K D]; after a norm of each head, q and k have the shapes [N, H, D] and [N, K, D]
 };
 
 /// Adds attention with result [N, H D]. Also defines the layer's outputs present.N.key and

@@ -40,8 +40,8 @@ class Graph {
   /// Gives a tensor a second name, for a graph output.
   void name(const Value& value, const Value& as);
 
-  /// These functions return constants; equal ones are stored once. integers() returns int64 of shape [n], integer() an int64
-  /// scalar, number() a scalar of the graph's type, number_f32() an f32 scalar, and numbers_f32() f32 of the given shape.
+  /// Functions that return constants; equal constants are stored once. integers() returns int64 of shape [n], integer() an int64 scalar,
+  /// number() a scalar of the graph's type, number_f32() an f32 scalar, and numbers_f32() f32 of the given shape.
   Value integers(const std::vector<i64>& values);
   Value integer(i64 value);
   Value number(double value);

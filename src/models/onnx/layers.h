@@ -1,4 +1,5 @@
-// Layers as ONNX nodes of operator set 17, shared by the graphs of several models. Rows are [N, C]: all positions of all rows of a batch.
+// Layers as ONNX nodes of operator set 17, shared by the graphs of several models. Activations are [N, C], where N counts all positions of
+// all sequences of a batch.
 #pragma once
 #include "models/onnx/graph.h"
 
@@ -6,7 +7,7 @@ namespace spillway::models::onnx {
 
 /// Multiplies x[N, I] by the weight NAME.weight, [O, I] or, with `inputs_first`, [I, O], and adds NAME.bias if the model has one.
 Value linear(Graph& graph, const Value& x_NI, const std::string& name, bool inputs_first = false);
-/// Multiplies x[N, I] by the weight [O, I] of that name.
+/// Adds the product of x[N, I] and the transposed weight [O, I] of the parameter `name`. The result is [N, O].
 Value product(Graph& graph, const Value& x_NI, const std::string& weight_OI);
 
 Value layer_norm(Graph& graph, const Value& x, const std::string& name, double eps);
@@ -19,7 +20,8 @@ Value silu(Graph& graph, const Value& x);
 /// Returns tanh(x / cap) * cap for an f32 value, and x itself if cap is 0.
 Value softcapped(Graph& graph, const Value& x, double cap);
 
-/// wide() converts to f32, narrowed() from f32 to the graph's type. Neither adds a node if the graph's type is f32.
+/// wide() converts a value of the graph's type to f32, and narrowed() converts an f32 value to the graph's type. Neither adds a node if
+/// the graph's type is f32.
 Value wide(Graph& graph, const Value& x);
 Value narrowed(Graph& graph, const Value& x);
 Value cast(Graph& graph, const Value& x, ElementType type);

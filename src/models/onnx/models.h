@@ -1,10 +1,12 @@
-// Builds the ONNX graphs of models from their configurations. Shape letters: B = rows, T = positions, C = width, N = B T, V = vocabulary.
+// Builds the ONNX graphs of models from their configurations. Shape letters: B = batch size, T = positions, C = width, N = B T, V =
+// vocabulary.
 #pragma once
 #include "models/onnx/layers.h"
 
 namespace spillway::models::onnx {
 
-/// Both functions add the graph of a language model, from ids and a key/value cache (attention.h) to `logits` [B, T, V], f32.
+/// add_gpt2() and add_decoder() add the graph of a language model, from ids and a key/value cache (attention.h) to `logits` [B, T, V],
+/// f32.
 void add_gpt2(Graph& graph);
 void add_decoder(Graph& graph);
 /// Adds a mixture of experts: for each token the weighted sum of the chosen experts' MLPs, [N, C]. `name` is the prefix of the router's and

@@ -97,7 +97,7 @@ Variable div(const Variable& left, const Variable& right) {
   return r.output(out, [=, first = x.shape(), second = y.shape()](Backward& b) {
     if (b.needs(0)) give(b, 0, first, Pointwise::div, b.gradient(), b.saved(kept_y));
     if (!b.needs(1)) return;
-    // The gradient of y follows from d(x/y)/dy = -(x/y)/y.
+    // The gradient of y uses d(x/y)/dy = -(x/y)/y.
     const Tensor product = empty(b.gradient().shape(), b.gradient().dtype(), "gradient");
     kernels::pointwise(Pointwise::mul, {b.gradient(), b.saved(kept_out)}, {}, product);
     kernels::scale(product, -1, product);

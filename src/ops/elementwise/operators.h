@@ -40,7 +40,7 @@ inline Tensor operator>=(const Variable& a, double b) { return ops::ge(a, b); }
 
 namespace spillway {
 
-// The operators are also declared here, so that argument-dependent lookup finds them for Tensor operands.
+// The operators are also declared in this namespace, so that argument-dependent lookup finds them for Tensor operands.
 using autograd::operator+;
 using autograd::operator-;
 using autograd::operator*;

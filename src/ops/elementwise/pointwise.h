@@ -45,7 +45,7 @@ Tensor lt(const Variable& a, const Variable& b);
 Tensor le(const Variable& a, const Variable& b);
 Tensor gt(const Variable& a, const Variable& b);
 Tensor ge(const Variable& a, const Variable& b);
-/// These comparisons compare each element with a number, which is rounded to the type of the computation.
+/// The comparisons below take a number as their second operand; it is rounded to the type of the computation.
 Tensor eq(const Variable& a, double b);
 Tensor ne(const Variable& a, double b);
 Tensor lt(const Variable& a, double b);

@@ -23,7 +23,8 @@ using kernels::RouterLoad;
 /// `load.load_2E` is defined, backward adds the gradient of the load-balancing loss (kernels/experts/router.h).
 Routed router(const Variable& logits_NE, i64 chosen, bool normalised, const RouterLoad& load = {});
 
-/// Tells where each token's choices lie in the matrix of rows; kernels/experts/expert_rows.h explains the members, which are int32.
+/// Describes where the rows of each token's experts lie in the matrix of rows. kernels/experts/expert_rows.h explains the members, which
+/// are int32.
 struct ExpertRows {
   Tensor begins, choice_of_row, row_of_choice_NK;
 };

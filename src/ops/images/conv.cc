@@ -73,7 +73,7 @@ Variable transposed(const ConvShape& s, const Shape& shape, const Variable& in, 
   });
 }
 
-// Describes a setting of a one-dimensional row, which is treated as an image of one row.
+// Converts a setting of a one-dimensional row to that of an image of one row.
 Pair of_row(i64 columns) { return {1, columns}; }
 Window window_of(const Shape& w, const ConvOptions& o) { return {{w[2], w[3]}, o.stride, o.padding, o.dilation}; }
 Window window_of(const Shape& w, const Conv1dOptions& o) { return {of_row(w[2]), of_row(o.stride), {0, o.padding}, of_row(o.dilation)}; }

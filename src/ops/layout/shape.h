@@ -11,7 +11,7 @@ namespace spillway::ops {
 
 using autograd::Variable;
 
-/// Returns the elements of x in their order in another shape.
+/// Returns x with the given shape. The row-major order of the elements stays the same.
 Variable reshape(const Variable& x, const Shape& shape);
 /// Returns x with its axes reordered: axis i of the result is axis axes[i] of x. Negative axes count from the end.
 Variable permute(const Variable& x, const std::vector<int>& axes);
@@ -41,8 +41,8 @@ struct Padding {
 };
 /// Surrounds x with `value`. `paddings` has one entry for each of the last axes of x; its last entry belongs to the last axis.
 Variable pad(const Variable& x, const std::vector<Padding>& paddings, double value = 0);
-/// Both functions return x with some elements of each matrix of the last two axes set to zero: tril()
-/// those above the diagonal, triu() those below it. Diagonal 0 is the main one, and 1 the one above it.
+/// tril() and triu() return x with some elements of each matrix of the last two axes set to zero: tril() those above the diagonal, triu()
+/// those below it. Diagonal 0 is the main one, and 1 the one above it.
 Variable tril(const Variable& x, i64 diagonal = 0);
 Variable triu(const Variable& x, i64 diagonal = 0);
 

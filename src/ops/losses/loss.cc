@@ -25,7 +25,7 @@ void check(const char* op, const Variable& x, const Tensor& targets) {
   refuse(op, "rows [..., V] and one target for each row", {x.value, targets});
 }
 
-// Returns the summed losses times value_factor. The gradient is gradient_factor times the gradient of the sum.
+// Returns value_factor times the sum of the token losses. Backward multiplies the gradient of that sum by gradient_factor.
 Variable sum_of_losses(const Variable& in, const Tensor& classes, double value_factor, double gradient_factor) {
   check("cross_entropy", in, classes);
   const Variable logits = dense(in);
@@ -68,7 +68,7 @@ struct Piece {
 struct Cut {
   std::vector<Piece> pieces;
   i64 all = 0, largest = 0;  // the numbers of elements of all pieces together, and of the largest piece
-  bool kept = false;         // whether all pieces stay in memory from forward to backward
+  bool kept = false;         // whether all pieces of the logits stay in memory from forward to backward
 
   Cut(i64 rows, i64 vocabulary, DType wide, const LogitsMemory& memory) {
     const kernels::LogitsCut cut = kernels::logits_cut(rows, vocabulary, wide, memory.piece_bytes);
@@ -135,8 +135,8 @@ struct Head {
     kernels::matmul(x_of(p), padded_w(p).transpose(0, 1), {}, out, workspace(bytes));
     if (cap > 0) kernels::softcap(out, cap, out);
   }
-  // Computes dlogits w for one piece. The first piece of a range of rows
-  // writes the product to `sum`; the other pieces of these rows add to it.
+  // Computes, for one piece, the gradient of x: the product of dlogits and w. The first piece of a range of rows writes the product to
+  // `sum`; the other pieces of these rows add to it.
   void add_input_gradient(const Piece& p, const Tensor& dlogits, const Tensor& sum) const {
     const i64 bytes = kernels::matmul_workspace_bytes(p.rows, w.size(1), p.pitch, x.dtype(), sum.dtype());
     kernels::matmul(dlogits, padded_w(p), {}, sum, workspace(bytes), p.column == 0 ? kernels::Store::replace : kernels::Store::add);
@@ -170,7 +170,7 @@ void head_losses(const Head& head, const Tensor& buffer, const Tensor& statistic
 // `converted` is set, the logits in `buffer` have already been overwritten with their gradient.
 void head_gradients(const Head& head, const Tensor& buffer, const Tensor& statistics, double factor, bool converted, const Tensor& dx,
                     const Tensor& dw) {
-  // The input's gradient is summed in wide_dtype and rounded once, however many pieces there are.
+  // The input's gradient is summed in wide_dtype over all pieces and rounded once.
   const bool sums_apart = dx.defined() && head.pieces[0].columns < head.vocabulary && dx.dtype() != head.wide();
   const Tensor sums = sums_apart ? empty(dx.shape(), head.wide(), "sums of the head's input gradient") : dx;
   for (const Piece& p : head.pieces) {
@@ -215,7 +215,8 @@ Variable linear_cross_entropy(const Variable& in, const Variable& weight, const 
     const Tensor dx = b.needs(0) ? as_rows(b.target(0)) : Tensor(), dw = b.target_if_needed(1);
     Tensor buffer = again.kept ? b.saved(kept_logits) : again.logits_buffer();
     if (const autograd::KeptOps* ops = autograd::KeptOps::current(); again.kept && ops != nullptr && ops->all()) {
-      buffer = again.logits_buffer();  // another backward() needs the logits themselves
+      // the gradient overwrites a copy of the logits, since another backward() needs the logits themselves
+      buffer = again.logits_buffer();
       kernels::copy(b.saved(kept_logits), buffer);
     }
     const bool converted = again.kept && b.again();

@@ -1,6 +1,6 @@
 // Cross entropy for language models, with natural logarithms. Tokens with a negative target do not contribute. Each token's loss is
-// computed in fp32 (fp64 for f64) from a log-sum-exp; losses are summed in fp64 in row order. Legend: N = rows (tokens), V = vocabulary, C
-// = channels.
+// computed in fp32 (fp64 for f64) from a log-sum-exp; losses are summed in fp64 in row order. Legend: N = tokens (the rows of the logits),
+// V = vocabulary, C = channels.
 #pragma once
 #include "autograd/tape.h"
 
@@ -16,15 +16,15 @@ Variable cross_entropy_sum(const Variable& logits, const Tensor& targets_N, doub
 /// Returns the mean loss over the tokens whose target is not negative, as an f64 scalar. Throws Error(data) if there is no such token.
 Variable cross_entropy_mean(const Variable& logits, const Tensor& targets_N);
 
-/// Limits the memory of the logits. piece_bytes decides how the logits are cut into pieces, which changes bits of the results. kept_bytes
-/// only decides whether the logits stay in memory until backward, which changes no bits.
+/// Limits the memory of the logits. piece_bytes decides how the logits are cut into pieces, which changes the rounding of the results.
+/// kept_bytes only decides whether the logits stay in memory until backward, which changes no result.
 struct LogitsMemory {
   i64 piece_bytes = 256 * kMiB;  // the upper limit for the bytes of logits computed at a time (kernels::logits_cut)
   i64 kept_bytes = piece_bytes;  // logits of at most this size, or of one piece, are kept for backward
 };
 
-/// Returns the bytes of logits that backward of linear_cross_entropy() computes again, for an x of this dtype; 0 if the logits
-/// are kept. The logits are cut into pieces for the device of the current stream, which the result therefore depends on.
+/// Returns the bytes of logits that backward of linear_cross_entropy() computes again, for an x of this dtype; 0 if the logits are kept.
+/// The result depends on the device of the current stream, for which the logits are cut into pieces.
 i64 logits_again_bytes(i64 rows, i64 vocabulary, DType dtype, const LogitsMemory& memory = {});
 
 /// Returns cross_entropy_sum(x w^T) for x[N, C] (or [B, T, C]) and w[V, C] without ever holding more logits than `memory` allows. The

@@ -84,7 +84,7 @@ struct Named {
 
   i64 extent(char letter) const { return x.shape()[static_cast<int>(letters.find(letter))]; }
 
-  // Sums over the axes whose letters are not in `others`.
+  // Sums over those axes of x whose letters are not in `others`.
   void keep(const std::string& others) {
     for (size_t i = letters.size(); i-- > 0;) {
       if (has(others, letters[i])) continue;
@@ -122,7 +122,7 @@ void spell_out(std::string& letters, i64 others) {
 // Returns the number of axes that "..." covers.
 i64 others_of(const std::string& letters, const Tensor& x) { return has(letters, kOthers) ? x.rank() - std::ssize(letters) + 1 : 0; }
 
-// Drops the axes of "..." that have extent 1 in `a` and a larger extent in `b`. Such a broadcast axis then belongs to b alone.
+// Drops the axes of "..." that have size 1 in `a` and a larger size in `b`. Such a broadcast axis then belongs to b alone.
 void drop_stretched(Named& a, const Named& b) {
   std::vector<i64> extents;
   std::string kept;

@@ -10,9 +10,9 @@ using autograd::Variable;
 /// The memory layout of a linear layer's weight: [O, I] (PyTorch, Llama) or [I, O] (GPT-2's Conv1D).
 enum class WeightLayout { out_in, in_out };
 
-/// Returns y[..., O] = (residual[..., O] +) x[..., I] w (+ bias[O]). A `bias` or `residual` without a value is left
-/// out. A GPU adds the residual within the matrix product, so that the sum is rounded once (kernels::matmul_onto).
-/// If x already has a gradient from other uses, backward adds that gradient within a matrix product too.
+/// Returns y[..., O] = (residual[..., O] +) x[..., I] w (+ bias[O]). A `bias` or `residual` without a value is left out. A GPU adds the
+/// residual within the matrix product, so that the sum is rounded once (kernels::matmul_onto). If x already has a gradient from other ops,
+/// backward adds that gradient within a matrix product too.
 Variable linear(const Variable& x, const Variable& w, const Variable& bias, WeightLayout layout, const Variable& residual = {});
 
 struct LinearWeights {

@@ -28,8 +28,9 @@ Shape with_matrix(const Shape& batch, i64 rows, i64 columns) {
 // A contiguous operand [..., R, C] whose batch of matrices is broadcast to the batch of the product.
 struct Matrices {
   Tensor all;
-  Shape batch, step;  // batch: the product's batch extents; step: the distance in matrices between neighbours along each of these axes
-  bool flipped;       // whether each matrix is used transposed
+  // batch: the batch extents of the product; step: for each of these axes, the distance between neighbours, counted in matrices
+  Shape batch, step;
+  bool flipped;  // whether each matrix is used transposed
 
   Matrices(const Tensor& x, bool flip, const Shape& stretched)
       : all(x.reshape({x.elems() / (x.size(-2) * x.size(-1)), x.size(-2), x.size(-1)})),
@@ -60,7 +61,7 @@ void multiply_each(const Tensor& a, bool flip_a, const Tensor& b, bool flip_b, c
 // Describes the operands as batches of matrices. A vector becomes a matrix of one row or one column. If b is a single matrix, all rows of a
 // form one matrix.
 struct Product {
-  Shape a, b, whole;  // the shapes of both operands and of the result, of rank 2 at least
+  Shape a, b, whole;  // the shapes of both operands and of the result, each of rank 2 or more
   Shape result;       // the result's shape without the axes of vectors
 
   Product(const Shape& left, const Shape& right) {
@@ -77,8 +78,8 @@ struct Product {
   }
 };
 
-// Computes the gradient of input `input`, of shape `shape`, as the batched product of
-// a and b. `wanted` is the shape of the input's matrices before they were broadcast.
+// Computes the gradient of the input with index `input` as the batched product of a and b. `shape` is the input's own shape. `wanted` is
+// the shape of the matrices that the product reads (a vector is a matrix there), before their batch axes are broadcast.
 void give(Backward& step, int input, const Shape& shape, const Shape& wanted, const Shape& batch, const Tensor& a, bool flip_a,
           const Tensor& b, bool flip_b) {
   const Shape whole = with_matrix(batch, wanted[-2], wanted[-1]);

@@ -1,5 +1,5 @@
 // Reductions, softmax, running sums and top-k along axes, for f32, f64, bf16 and f16 inputs of any strides. Axes count from the
-// front, negative ones from the end; an empty list means all axes. `keep` leaves each reduced axis in the shape with extent 1.
+// front, negative ones from the end; an empty list means all axes. `keep` leaves each reduced axis in the shape with size 1.
 // How a sum is split and in which order it is added depends on the shape alone (partial sums are fp64). Every op throws
 // Error(bug) if the tensor does not have the axis. Every op except cumsum() also throws Error(bug) if the axis has no elements.
 #pragma once

@@ -12,8 +12,8 @@ namespace {
 using autograd::Backward;
 using autograd::Recorder;
 
-// Views x as [outer, n, inner] and returns its sum over n, times `factor`. `out`
-// is the result's shape; `kept` is that shape with the summed axes at extent 1.
+// Views x as [outer, n, inner] and returns its sum over n, times `factor`. `out` is the result's shape without the summed axes; `kept` is
+// its shape with these axes at size 1.
 Variable sum_over(const char* op, const Variable& in, i64 outer, i64 n, i64 inner, double factor, const Shape& out, const Shape& kept) {
   const Variable x = dense(in);
   const Tensor y = empty(out, x.dtype(), "sum");

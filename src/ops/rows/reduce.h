@@ -10,7 +10,7 @@ using autograd::Variable;
 /// sum() returns the sum and mean() the mean of all elements as a scalar (rank 0).
 Variable sum(const Variable& x);
 Variable mean(const Variable& x);
-/// sum() returns the sum and mean() the mean over one axis; `keep` leaves this axis in the shape with extent 1.
+/// sum() returns the sum and mean() the mean over one axis; `keep` leaves this axis in the shape with size 1.
 Variable sum(const Variable& x, int axis, bool keep);
 Variable mean(const Variable& x, int axis, bool keep);
 

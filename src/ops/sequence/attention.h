@@ -1,6 +1,6 @@
 // Scaled dot-product attention whose memory is linear in T (Dao et al., arXiv:2205.14135). Forward saves q, k, v, the output, and one
-// log-sum-exp of the scores for each position of each query head. Backward recomputes the probabilities tile by tile. Legend: B rows of a
-// batch, T positions, H query heads, Hkv key/value heads, D elements of a head.
+// log-sum-exp of the scores for each position of each query head. Backward recomputes the probabilities tile by tile. Legend: B = batch
+// size, T = positions, H = query heads, Hkv = key/value heads, D = elements of a head.
 #pragma once
 #include "autograd/tape.h"
 #include "base/random.h"
@@ -15,14 +15,14 @@ struct AttentionOptions {
   bool causal = true;  // position t attends to positions <= t only
   double dropout = 0;  // the fraction of the probabilities that are dropped, in [0, 1)
   RandomKey key;       // the random key of the dropout mask
-  // The index of row 0 of q among all rows of the run. The dropout mask depends on it,
-  // so that a row loses the same elements however the batch is cut into micro-batches.
+  // The index of the batch's first sequence among all sequences of the run. The dropout mask depends on it, so that a sequence loses the
+  // same elements however the batch is cut into micro-batches.
   i64 first_sample = 0;
   kernels::AttentionLibrary library = kernels::AttentionLibrary::own;  // the implementation to use on a GPU; a CPU ignores it
   double softcap = 0;  // above 0: the scores become softcap * tanh(scale * q k / softcap) (Gemma 2, arXiv:2408.00118)
   i64 window = 0;      // above 0: position t sees only positions > t - window (Beltagy et al., arXiv:2004.05150); requires `causal`
-  // The int32 position of each key within its document, for rows that hold
-  // several documents. Undefined if each row is one document. Requires `causal`.
+  // The int32 position of each key within its document, for sequences that hold several documents. Undefined if each sequence is one
+  // document. Requires `causal`.
   Tensor positions_BT;
 };
 

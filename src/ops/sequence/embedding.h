@@ -1,4 +1,4 @@
-// Embedding lookup: picks rows of a weight table by token id. Legend: B = rows, T = positions, V = vocabulary, C = channels.
+// Embedding lookup: picks rows of a weight table by token id. Legend: B = batch size, T = positions, V = vocabulary, C = channels.
 #pragma once
 #include "autograd/tape.h"
 

@@ -1,5 +1,5 @@
 // Rotary position embedding (Su et al., arXiv:2104.09864), which rotates pairs of elements of a head. The two elements of a pair lie half a
-// head apart (Llama) or side by side (the paper, GPT-J). Legend: B rows, T positions, H heads, D elements of a head.
+// head apart (Llama) or side by side (the paper, GPT-J). Legend: B = batch size, T = positions, H = heads, D = elements of a head.
 #pragma once
 #include "autograd/tape.h"
 

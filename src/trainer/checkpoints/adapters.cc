@@ -86,8 +86,11 @@ void resolve_adapters(const TrainConfig& config, ModelSource& source) {
       throw Error(
           ErrorCode::usage,
           config.adapter
-              ? "[--adapter] expected no --lora flags with --adapter: rank, alpha, targets and dropout come from the adapter's folder"
-              : "[--lora] expected --lora RANK with --lora-alpha, --lora-targets, --lora-dropout and --lora-rank-scaling");
+              ? "[--adapter] expected no --lora flags with --adapter: rank, alpha, targets and dropout come from the adapter's folder, so "
+                "leave the "
+                "--lora flags out"
+              : "[--lora] expected --lora RANK with --lora-alpha, --lora-targets, --lora-dropout and --lora-rank-scaling, got none: "
+                "give it, or leave these flags out");
     if (config.adapter) take_adapter(source, *config.adapter);
   } else {
     if (source.adapter)
@@ -106,13 +109,17 @@ void resolve_adapters(const TrainConfig& config, ModelSource& source) {
     if (config.base_weights)
       throw Error(ErrorCode::usage,
                   "[--base-weights] expected --lora or --adapter with it: only frozen base weights can be quantized, trained weights stay "
-                  "in full precision");
+                  "in full precision; give --lora RANK (QLoRA), or leave --base-weights out");
     return;
   }
   if (source.config.reads_images()) throw Error(ErrorCode::usage, fmt::format("[--lora] expected a language model, got {}", source.name));
-  if ((!source.has_weights && !config.for_any_node) || config.from_scratch)
+  if ((!source.has_weights && !config.for_any_node) || config.from_scratch) {
+    const std::string flag = config.from_scratch && source.has_weights ? "--from-scratch" : "it";
     throw Error(ErrorCode::usage,
-                "[--lora] expected a --model folder with trained weights: adapters on a randomly initialized base learn nothing useful");
+                "[--lora] expected a --model folder with trained weights, got new ones: adapters on a randomly initialized "
+                "base learn nothing useful; leave " +
+                    flag + " out");
+  }
   check_targets(source);
   if (!config.base_weights && weight_dtype(*config.precision) == DType::f32 && source.has_weights && is_all_bf16(*source.folder))
     source.config.base_weights = kernels::WeightFormat::bf16;

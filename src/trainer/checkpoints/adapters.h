@@ -10,8 +10,8 @@
 
 namespace spillway::trainer {
 
-// These are keys in a checkpoint's manifest. kBaseWeights is written only if the base weights are stored in another format than that of the
-// matrix products.
+// Keys in a checkpoint's manifest. kBaseWeights is written only if the base weights are stored in another format than that of the matrix
+// products.
 constexpr const char *kBaseFingerprint = "base_fingerprint", *kBaseWeights = "base_weights";
 
 /// Gives `source` the adapters that a training run's flags ask for: new ones (--lora), or those of --adapter. Throws Error(usage) if
@@ -29,10 +29,10 @@ void check_adapters_base(const ModelSource& base, const std::filesystem::path& c
 
 std::string to_string(kernels::WeightFormat format);
 
-/// Returns whether the folder holds an adapter but no model of its own.
+/// Returns whether the folder holds an adapter but no model.
 bool is_adapter_folder(const std::filesystem::path& folder);
 /// Returns the base model that the folder's adapter_config.json names, with the adapter added. Throws Error(data) if the base is not found
-/// or is not the one with which the adapter was trained.
+/// or is another model than the one with which the adapter was trained.
 ModelSource find_adapted(const std::filesystem::path& folder, std::string name);
 
 /// Returns an object that reads all weights of `model`. `model` must have been built for `source` and must

@@ -21,7 +21,7 @@ constexpr i64 kMostSteps = 1'000'000'000'000'000;
 
 fs::path best_file(const fs::path& run) { return run / "best.json"; }
 
-// Parses the text of best.json. Returns nothing if the text is not in the form that write_best() writes.
+// Parses the text of best.json. Returns nothing if the text is not what write_best() writes.
 std::optional<Best> parse_best(const std::string& text) {
   if (std::ssize(text) > kMostBytes) return {};
   const auto all = parse_json(text);

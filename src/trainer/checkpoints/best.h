@@ -16,8 +16,8 @@ struct Best {
 
 /// Returns whether `best` can be the best validation of a run: its step lies in a plausible range and its loss is finite.
 bool is_possible(const Best& best);
-/// Reads best.json. Returns nothing if the file or its checkpoint does not exist. Throws
-/// Error(data) if the file is not in the form that write_best() writes, which is at most a few KiB.
+/// Reads best.json. Returns nothing if the file or its checkpoint does not exist. Throws Error(data) if the file is not what write_best()
+/// writes, or is larger than a few KiB.
 std::optional<Best> read_best(const std::filesystem::path& run);
 /// Writes best.json atomically. Throws Error(io) if the file cannot be written.
 void write_best(const std::filesystem::path& run, const Best& best);

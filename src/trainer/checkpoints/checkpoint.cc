@@ -42,7 +42,7 @@ class StateReader {
       }
       for (const StateTensor& t : state_tensors(*p, format)) {
         const data::TensorInfo* info = file_.find(p->name + t.suffix);
-        if (!info && t.part == StatePart::average) continue;  // the run kept no average of the weights when the checkpoint was saved
+        if (!info && t.part == StatePart::average) continue;  // the run kept no moving average of the weights when the checkpoint was saved
         if (!info || !(info->shape == t.shape) || info->dtype != dtype_) {
           throw Error(ErrorCode::data, fmt::format("[checkpoint] {}: expected {} of shape {} in {}, which is missing or different",
                                                    file_.path().string(), p->name + t.suffix, to_string(t.shape), to_string(dtype_)));
@@ -71,7 +71,7 @@ class StateReader {
 };
 
 nlohmann::json read_manifest(const fs::path& checkpoint) {
-  const bool checked = data::FolderChecksums::of(checkpoint).any();  // of() also verifies the manifest by its own checksum
+  const bool checked = data::FolderChecksums::of(checkpoint).any();  // FolderChecksums::of() also verifies the manifest by its own checksum
   const nlohmann::json manifest = parse_json(read_whole(checkpoint / data::kManifestName).value_or(""));
   if (manifest.is_discarded() || !manifest.is_object() || !manifest.contains("format") || !manifest["format"].is_number_integer() ||
       manifest["format"] < 1) {
@@ -152,7 +152,7 @@ std::optional<Record> parse_record(const std::string& text) try {
   record.metrics_line = text_of(json, "metrics");
   return record;
 } catch (const Error&) {
-  return {};  // reached if the stored data mixture is invalid
+  return {};  // the stored data mixture is invalid, so the progress is not returned
 }
 
 std::vector<fs::path> checkpoints(const fs::path& run) {

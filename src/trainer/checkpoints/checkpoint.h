@@ -37,7 +37,7 @@ struct Progress {
   i64 tokens = 0;                              // tokens trained on so far, without padding, which older programs counted too
   i64 schedule_steps = 0;                      // steps that the learning-rate schedule spans; 0: unknown
   std::optional<optim::LossScale> loss_scale;  // loss scale of the next step; empty: the scale is 1 and never changes
-  std::string made_with;                       // instruction set or GPU, and cuDNN engines, on which the bits of the numbers depend
+  std::string made_with;                       // instruction set or GPU, and cuDNN engines, on which the rounding of the numbers depends
   std::string data;                            // Loader::fingerprint of the training data; empty: unknown
   std::vector<Thaw> thawed = {};               // parameters that were frozen at first; not stored with the state on nvme
   Standing standing;                           // results of the run's validations, and whether its last losses were finite
@@ -45,8 +45,8 @@ struct Progress {
   std::optional<data::MixtureStart> mixture;   // position in a data mixture; empty: no mixture, or saved by an older program
 };
 
-/// Returns the record: `progress` and a line of metrics.jsonl as one JSON text.
-/// Every step whose state is kept on nvme stores this record beside the state.
+/// Returns a JSON text that holds `progress` and a line of metrics.jsonl. Every step whose state is kept on nvme stores this text, called
+/// the record, beside the state.
 std::string to_record(const Progress& progress, const std::string& numbers_hash, const std::string& metrics_line);
 struct Record {
   Progress progress;

@@ -146,12 +146,12 @@ class Writer {
   }
 
  private:
-  // Run is a range of one parameter's elements in adjacent tiles.
+  // Run is a range of one parameter's elements in adjacent tiles (pieces of 16,384 elements).
   struct Run {
     const optim::StateFormat& format;
     const std::byte *weights, *state;  // bytes of the tiles, from the beginning of the first tile on
-    i64 begin, end;                    // range of elements, counted from the beginning of the first tile
-    i64 at;                            // index of element `begin` in the parameter
+    i64 begin, end;                    // range of elements of the run, counted from the first element of its first tile
+    i64 at;                            // index within the parameter of the element `begin`
   };
 
   // Throws Error(numbers) if trained weights are not finite, because a run that resumes from them can never have a finite loss.

@@ -1,6 +1,6 @@
-// Resumes a DeepSpeed training run in this program (train --resume PATH) by reading its progress, its fp32 weights and its
-// optimizer state (data/weights/zero_checkpoint.h). Unlike Spillway's checkpoints, those of DeepSpeed have no checksums and
-// do not record the order of the data. From the row that DeepSpeed had reached, the run continues in Spillway's own order.
+// Resumes a DeepSpeed training run in this program (train --resume PATH) by reading its progress, its fp32 weights and its optimizer state
+// (data/weights/zero_checkpoint.h). Unlike Spillway's checkpoints, those of DeepSpeed have no checksums and do not record the order of the
+// data. From the row that DeepSpeed had reached, the run continues in Spillway's order of the rows.
 #pragma once
 #include "data/weights/zero_checkpoint.h"
 #include "trainer/checkpoints/checkpoint.h"

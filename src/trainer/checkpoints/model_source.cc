@@ -1,10 +1,13 @@
 #include "trainer/checkpoints/model_source.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <sstream>
 
+#include "base/edit_distance.h"
 #include "base/error.h"
 #include "data/safetensors/folder_checksums.h"
 #include "data/weights/weight_folder.h"
@@ -89,6 +92,35 @@ ModelSource from_folder(const fs::path& folder, std::string name) {
   return source;
 }
 
+// Returns the presets that are probably meant and how to get the model that `model` names on the Hugging Face Hub, by its name or its URL;
+// or how to read the file that it is. Returns an empty text if it looks like a path, as names in an existing folder and in runs/ do.
+std::string how_to_get(const std::string& model) {
+  constexpr std::string_view kHub = "huggingface.co/";
+  std::string name = model;
+  if (const size_t hub = model.find(kHub); hub != std::string::npos) name.erase(0, hub + kHub.size());
+  const auto slashes = std::ranges::count(name, '/');
+  if (model.find("://") != std::string::npos && name == model) return ": nothing is downloaded; give the folder of a downloaded model";
+  if (model.starts_with('.') || model.starts_with('/') || model.starts_with('~') || model.starts_with("runs/") || slashes > 1) return "";
+  if (fs::exists(model)) {
+    const bool weights = fs::path(model).extension() == ".pth" || fs::path(model).extension() == ".bin";
+    return std::string(": a model is a folder with config.json and model.safetensors") +
+           (weights ? "; spillway import makes one from weights of llm.c or torchvision" : "");
+  }
+  if (slashes == 1 && name == model && fs::is_directory(fs::path(model).parent_path())) return "";
+  if (slashes == 1) return fmt::format(": nothing is downloaded; after `hf download {0}` give --model {0}", name);
+  const std::vector<std::string> near = models::nearest_presets(model);
+  return (near.empty() ? ". " : fmt::format(": did you mean the preset {}, whose weights are new? ", either_of(near))) +
+         "Nothing is downloaded; `hf download ORG/NAME` gets a model of the Hugging Face Hub";
+}
+
+[[noreturn]] void refuse_model(const std::string& model, const std::string& revision) {
+  const bool may_be_preset = model.find('/') == std::string::npos && !fs::exists(model);
+  throw Error(ErrorCode::usage, fmt::format("[model] expected a preset, a folder with config.json, or org/name in {}, got `{}`{}, {}{}{}",
+                                            hugging_face_cache().string(), model, revision == "main" ? "" : " of revision " + revision,
+                                            fs::exists(model) ? "which is a file" : "for which there is no folder", how_to_get(model),
+                                            may_be_preset ? fmt::format(". Presets: {}", fmt::join(models::preset_names(), ", ")) : ""));
+}
+
 std::string last_component(const fs::path& path) {
   const fs::path whole = fs::absolute(path).lexically_normal();
   return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
@@ -120,10 +152,7 @@ ModelSource find_model(const std::string& model, const std::string& revision) {
     source.reference = model;
     return source;
   }
-  if (model.find('/') == std::string::npos) models::preset(model);  // preset() throws an error that names the known presets
-  throw Error(ErrorCode::usage, fmt::format("[model] expected a preset, a folder with config.json, or org/name in {}, got `{}`{}, for "
-                                            "which there is no folder: download the model first",
-                                            hugging_face_cache().string(), model, revision == "main" ? "" : " of revision " + revision));
+  refuse_model(model, revision);
 }
 
 ModelSource find_trained_model(const std::string& model, const std::string& which) {
@@ -141,8 +170,8 @@ ModelSource find_trained_model(const std::string& model, const std::string& whic
   const char* got = fs::exists(path) ? "which is a file" : "which does not exist";
   throw Error(ErrorCode::usage,
               fmt::format("[model] expected a run folder (train --out; runs/<model>-<8 hex digits> by default), a checkpoint in one, a "
-                          "folder with config.json and model.safetensors, or org/name in {}, got `{}`, {}",
-                          hugging_face_cache().string(), model, got));
+                          "folder with config.json and model.safetensors, or org/name in {}, got `{}`, {}{}",
+                          hugging_face_cache().string(), model, got, how_to_get(model)));
 }
 
 }  // namespace spillway::trainer

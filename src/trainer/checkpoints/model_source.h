@@ -14,10 +14,10 @@ namespace spillway::trainer {
 struct ModelSource {
   std::string name;  // name of the preset, or the last component of the folder's path; part of a run folder's default name
   models::ModelConfig config;
-  std::optional<std::filesystem::path> folder;  // empty for a preset
+  std::optional<std::filesystem::path> folder;  // the model folder; empty for a preset
   bool has_weights = false;                     // true if the folder contains weights
   bool made_here = false;  // true for a checkpoint of this program, which without a tokenizer was trained on bytes or token files
-  std::optional<std::filesystem::path> tokenizer = {};  // the tokenizer's folder or file; empty: the tokens are bytes
+  std::optional<std::filesystem::path> tokenizer = {};  // folder or file of the tokenizer; empty: no tokenizer, each token is a byte
   std::optional<std::string> chat_template = {};        // contents of the file of --chat-template, which replaces the tokenizer's template
   std::string reference = {};                           // how other programs find the model: org/name, or the folder's absolute path
   std::optional<std::filesystem::path> adapter = {};    // PEFT folder or checkpoint of adapters; its weights are added to the folder's

@@ -1,6 +1,6 @@
-// Standing describes a run between two steps: its best validation, the number of validations since then, whether a validation is
-// still due, and whether the last losses were finite. It is stored in every checkpoint's manifest and with every step's state on
-// nvme, so that a run that is stopped and resumed makes the same decisions as one that is not stopped. Standing is a value.
+// Standing describes a run between two steps: its best validation, the number of validations since then, whether a validation is still due,
+// and whether the last losses were finite. It is stored in every checkpoint's manifest and with every step's state on nvme, so that a run
+// that is stopped and resumed makes the same decisions as an uninterrupted run. Standing is a value.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -14,7 +14,7 @@ struct Standing {
   i64 no_better = 0;             // number of validations after `best` whose loss was not lower
   std::string validated_on;      // identifies the validation data; losses on different data cannot be compared
   bool owes_validation = false;  // true if the validation after the last step was not made or not finished
-  i64 skipped_in_a_row = 0;      // number of consecutive steps, up to the last one, whose gradients were not finite
+  i64 skipped_in_a_row = 0;      // number of consecutive steps, ending with the last step, whose gradients were not finite
   bool unsound = false;          // last loss or gradient norm was not finite, and not because fp16 searched for a loss scale
   bool diverged = false;         // true if the run ended because its numbers were not finite; no run should resume from such a state
 

@@ -19,8 +19,8 @@ struct Thaw {
 /// FreezeChange names, in the model's order, the parameters whose optimizer state a checkpoint
 /// has but the run does not need, and those whose state the run needs but the checkpoint lacks.
 struct FreezeChange {
-  std::vector<std::string> thawed;  // trained by the run, but without state in the checkpoint
-  std::vector<std::string> frozen;  // frozen in the run; their state in the checkpoint is not read
+  std::vector<std::string> thawed;  // parameters that the run trains, but for which the checkpoint has no optimizer state
+  std::vector<std::string> frozen;  // parameters that are frozen in the run; their optimizer state in the checkpoint is not read
 };
 
 /// Returns lines for the user that describe the change.

@@ -17,8 +17,9 @@ enum class Treatment {
 struct DeepspeedKey {
   std::string_view path;  // such as "zero_optimization.stage"; "nebula.*" stands for all keys inside nebula
   Treatment treatment;
-  std::string_view words;    // for same: the name of the flag; for noted: the reason; for refused: what to use instead
-  std::string_view nothing;  // for refused: accepted JSON values, which do not ask for the feature, separated by |
+  std::string_view words;  // depends on the treatment; same: the name of the flag; noted: the reason; refused: what to use instead
+  // for a key that is refused: JSON values that are accepted because they do not ask for the feature, separated by |
+  std::string_view nothing;
 };
 
 /// Returns the table's entry for a key. Returns null if DeepSpeed has no such key.

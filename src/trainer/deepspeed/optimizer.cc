@@ -106,7 +106,8 @@ std::string ours_of(const DeepspeedReader& file, const Rule& rule) {
 // `minimum` is the key of the learning rate at which DeepSpeed's warm-up begins.
 void warm_up(DeepspeedReader& file, const std::string& minimum) {
   const std::string params = "scheduler.params.";
-  const i64 steps = std::max<i64>(2, file.integer(params + "warmup_num_steps").value_or(1000));  // 2 is DeepSpeed's minimum
+  // 2 is the least number of warm-up steps that DeepSpeed uses
+  const i64 steps = std::max<i64>(2, file.integer(params + "warmup_num_steps").value_or(1000));
   if (!file.is_auto(params + "warmup_num_steps")) file.give("warmup-steps", std::to_string(steps), params + "warmup_num_steps");
   if (file.text(params + "warmup_type").value_or("log") != "linear")
     file.note(

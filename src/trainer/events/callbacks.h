@@ -35,13 +35,13 @@ struct TrainCallbacks {
   std::function<void(const StepEvent&)> on_step;
   std::function<void(const ValidationEvent&)> on_validate;
   std::function<void(const SaveEvent&)> on_save;
-  /// Called after each step, and between the micro-batches of a validation and the tokens of a sample. If it returns true, the
-  /// current validation or sample ends early and the run stops as after Ctrl-C: its state is saved, and the run can be continued.
+  /// Called after each step, and between the micro-batches of a validation and the tokens of a sample. If it returns true, the current
+  /// validation or generated sample ends early and the run stops as after Ctrl-C: its state is saved, and the run can be continued.
   std::function<bool()> wants_stop;
   /// Called during the preparations for the first step, which may take
   /// minutes. If it returns true, the run ends before anything is trained.
   std::function<bool()> gives_up;
-  /// `patience` asks for early stopping. If it is above 0, the run ends early once so many validations in a row were not better than
+  /// `patience` asks for early stopping. If it is above 0, the run ends after `patience` validations in a row that were not better than
   /// the best one, and finishes as after its last step. In a run that is continued, the validations of earlier starts count too.
   i64 patience = 0;
   /// If true, the checkpoint of the best validation is kept in addition to the newest ones that --keep asks for, and best.json

@@ -16,7 +16,7 @@ class GrowingFile {
   /// Appends to `file` after its first `bytes` bytes. At most `most_waiting` bytes wait
   /// in memory. A piece that would exceed this limit is dropped, and lost() counts it.
   GrowingFile(data::File file, i64 bytes, size_t most_waiting = std::numeric_limits<size_t>::max());
-  /// Tries a last time to write the waiting pieces.
+  /// Tries one last time to write the waiting pieces.
   ~GrowingFile();
   GrowingFile(GrowingFile&&) = default;
   GrowingFile& operator=(GrowingFile&&) = delete;
@@ -27,7 +27,8 @@ class GrowingFile {
   const std::string& why() const { return why_; }
   i64 lost() const { return lost_; }
   std::string name() const { return file_.path().filename().string(); }
-  /// Flushes everything that was written to stable storage. Pieces that wait in memory are not included. Throws Error(io).
+  /// Makes everything that was written durable, that is, safe from a power loss. Pieces that wait in memory are not included. Throws
+  /// Error(io).
   void sync() { file_.sync(); }
 
  private:

@@ -1,8 +1,8 @@
 // Histogram is a histogram of the values of a tensor, as TensorBoard shows it. The buckets are those of TensorFlow's writer
-// (core/lib/histogram): the positive limits are 1e-12 multiplied k = 0, 1, 2, ... times by 1.1, up to 1e20, and then the largest
-// double; the negative limits mirror the positive ones, and zero is a limit too. A bucket holds the values from the previous
-// limit (inclusive) to its own limit (exclusive). All state consists of integers, whose sums have no rounding errors. The result
-// therefore does not depend on which process counted which part of a tensor, or in which order. An object takes 19 KB.
+// (core/lib/histogram): the positive limits are 1e-12 multiplied k = 0, 1, 2, ... times by 1.1, up to 1e20, and then the largest double;
+// the negative limits mirror the positive ones, and zero is a limit too. A bucket holds the values from the previous limit (inclusive) to
+// its own limit (exclusive). All state consists of integers, whose sums have no rounding errors. The result therefore does not depend on
+// which process counted which part of a tensor, or in which order. A Histogram takes 19 KB.
 #pragma once
 #include <span>
 #include <vector>
@@ -43,8 +43,8 @@ class Histogram {
   struct Buckets {
     std::vector<double> limits, counts;
   };
-  /// Returns the buckets from the first to the last that is not empty. Neighbouring empty buckets
-  /// within this range are merged into one. If there is no value, the result is a single empty bucket.
+  /// Returns the buckets from the first nonempty one to the last nonempty one. Neighbouring empty buckets within this range are merged into
+  /// one. If there is no value, the result is a single empty bucket.
   Buckets buckets() const;
 
  private:

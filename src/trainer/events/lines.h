@@ -17,7 +17,7 @@ class Lines {
   explicit Lines(const std::filesystem::path& file);
 
   struct Line {
-    i64 number = 0;  // line number, from 1
+    i64 number = 0;  // number of the line, counted from 1
     std::string text;
     bool ends = true;       // true if the line ends with a line feed, which the last line may lack
     bool too_long = false;  // true if the line has more than kLongest bytes; `text` is then empty

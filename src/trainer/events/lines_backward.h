@@ -38,8 +38,8 @@ struct LastLine {
   i64 begin = 0, end = 0;  // byte offsets in the file
   std::string text;
 };
-/// Returns the last complete line whose step is between 1 and `step`. `step_of` returns the step of a line, or a number below 1 for a line
-/// without a step.
+/// Returns the last complete line whose step is between 1 and `step`. `step_of` returns the step of a line, or a number below 1 if the
+/// line has no step.
 LastLine last_line_of(const data::File& file, i64 step, i64 (*step_of)(const std::string& line));
 
 }  // namespace spillway::trainer

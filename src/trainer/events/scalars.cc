@@ -77,7 +77,7 @@ const Json* find(const Json& line, const std::vector<std::string>& path) {
   return at;
 }
 
-// Returns the number that `one` names in the line, or nothing if the line does not have it. A null stands for a number that is not
+// Returns the number of the line that `one` describes, or nothing if the line does not have it. A null stands for a number that is not
 // finite, and the line's key "nonfinite" says which kind. matmul_share is always finite, so its null means that it is not known.
 std::optional<double> number_of(const Json& line, const Named& one) {
   const Json* value = find(line, one.path);

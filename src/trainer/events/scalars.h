@@ -16,7 +16,7 @@ struct Scalar {
 
 struct StepScalars {
   i64 step = 0;
-  std::vector<Scalar> scalars;  // in the order of scalar_tags(), without numbers that the line does not have
+  std::vector<Scalar> scalars;  // the numbers, in the order of scalar_tags(); numbers that the line lacks are left out
 };
 
 /// Returns the tags of all scalars that a line may have, in the order in which they are listed.
@@ -30,8 +30,8 @@ StepScalars scalars_of(const std::string& metrics_line);
 i64 step_of_line(const std::string& metrics_line);
 i64 step_of_row(const std::string& csv_row);
 
-/// csv_header() returns the header of metrics.csv, which has all tags; csv_row() returns the row
-/// of a step. Both end with a line feed. A cell is empty if the step does not have the number.
+/// csv_header() returns the header of metrics.csv, which has all tags; csv_row() returns the row of a step. Both texts end with a line
+/// feed. A cell is empty if the step does not have the number.
 std::string csv_header();
 std::string csv_row(const StepScalars& step);
 

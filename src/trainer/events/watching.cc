@@ -120,14 +120,14 @@ void Watching::validation(const std::string& added, const std::string& line) {
   const StepScalars step = scalars_of(added);
   if (events_ && step.step > 0) events_->append(scalars_event(wall_time(), step.step, step.scalars));
   if (!csv_) return;
-  if (csv_->waits()) return;  // rows still wait for disk space, and this row would be written over them
+  if (csv_->waits()) return;  // earlier rows still wait for disk space, so this row must not be written in their place
   const StepScalars whole = scalars_of(line);
   try {
     data::File csv = data::File::open_to_write(run_ / "metrics.csv");
     const LastLine row = last_line_of(csv, whole.step, step_of_row);
     csv_.emplace(std::move(csv), row.step == whole.step ? row.begin : row.end);
   } catch (const std::exception&) {
-    return;  // metrics.csv was removed or replaced; later rows go into the file that is still open
+    return;  // another program removed or replaced metrics.csv; the still open file receives later rows
   }
   csv_->append(csv_row(whole));
 }

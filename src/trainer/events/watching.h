@@ -1,6 +1,6 @@
-// Watching writes two kinds of files into a run's folder, for other programs that watch the run: one TensorBoard
-// event file for each start, and metrics.csv. Both hold the numbers of metrics.jsonl. A failure never disturbs the
-// run: a file that cannot be written is reported once, and the run continues without that file. Not thread-safe.
+// Watching writes two kinds of files into a run's folder, for other programs that watch the run: one TensorBoard event file for each start,
+// and metrics.csv. Both kinds hold the numbers of metrics.jsonl. A failure never disturbs the run: a file that cannot be written is
+// reported once, and the run continues without that file. Not thread-safe.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -43,9 +43,9 @@ class Watching {
   std::vector<std::string> missing_;
 };
 
-/// Returns an unused name for an event file in the folder `run`, in TensorFlow's form "events.out.tfevents.1700000000.host.4711.0"
-/// (seconds since 1970, host, process, number). The name sorts behind those of all event files in the folder, even if the clock
-/// was set back, because TensorBoard reads event files in the order of their names. `now` is in seconds since 1970.
+/// Returns an unused name for an event file in the folder `run`, as TensorFlow forms it: "events.out.tfevents.1700000000.host.4711.0"
+/// (seconds since 1970, host, process, number). The name sorts behind those of all event files in the folder, even if the clock was set
+/// back, because TensorBoard reads event files in the order of their names. `now` is in seconds since 1970.
 std::string next_event_name(const std::filesystem::path& run, i64 now);
 
 }  // namespace spillway::trainer

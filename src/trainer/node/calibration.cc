@@ -140,6 +140,7 @@ Json to_json(const BenchRow& row) {
   json["share"] = row.share() ? Json(*row.share()) : Json();
   json["threads"] = row.threads;
   json["spread"] = row.spread;
+  json["busy"] = row.busy.has_value();
   return json;
 }
 
@@ -149,7 +150,7 @@ std::string whole_text(const Json& rows) {
 }
 
 // Returns whether the new row `other` replaces the stored `row`. It does if both have the same name and path, or if the stored path no
-// longer exists and lay in the same folder: every batch job has a scratch path of its own, and the file must not grow with each job.
+// longer exists and lay in the same folder: every batch job has a different scratch path, and the file must not grow with each job.
 bool same_figure(const Json& row, const BenchRow& other) {
   if (!row.is_object() || text_at(row, "name") != other.name) return false;
   const fs::path path = text_at(row, "path");
@@ -227,10 +228,12 @@ void save_bench_rows(const std::vector<BenchRow>& rows, const Host& host) {
   std::string ignored;
   Json kept = Json::array();
   for (const Json& row : read_rows(file, ignored)) {
-    const bool replaced = std::ranges::any_of(rows, [&](const BenchRow& one) { return same_figure(row, one); });
+    const bool replaced = std::ranges::any_of(rows, [&](const BenchRow& one) { return !one.busy && same_figure(row, one); });
     if (!replaced && fault_of(row).empty()) kept.push_back(row);
   }
-  for (const BenchRow& row : rows) kept.push_back(to_json(row));
+  for (const BenchRow& row : rows) {
+    if (!row.busy) kept.push_back(to_json(row));
+  }
   save_text(file, whole_text(kept));
 }
 
@@ -240,12 +243,13 @@ std::vector<std::string> far_from_kept(const std::vector<BenchRow>& rows, const 
   std::vector<std::string> far;
   for (const Json& kept : read_rows(calibration_file(host), ignored)) {
     const auto row = std::ranges::find_if(rows, [&](const BenchRow& one) { return same_figure(kept, one); });
-    if (row == rows.end() || !known(row->name) || !fault_of(kept).empty()) continue;
+    if (row == rows.end() || row->busy || !known(row->name) || !fault_of(kept).empty()) continue;
     const double before = number_at(kept, "value"), ratio = row->unit.starts_with("ns/") ? row->value / before : before / row->value;
     if (ratio < kFar && ratio > 1 / kFar) continue;
-    far.push_back(fmt::format("{}{} is {:.1f} times {} than the value saved before{}", row->name,
-                              row->path.empty() ? "" : " of " + row->path, std::max(ratio, 1 / ratio), ratio > 1 ? "slower" : "faster",
-                              ratio > 1 ? ": is the node busy? Predictions use this value; measure again when the node is idle" : ""));
+    far.push_back(
+        fmt::format("{}{} is {:.1f} times {} than the value saved before{}", row->name, row->path.empty() ? "" : " of " + row->path,
+                    std::max(ratio, 1 / ratio), ratio > 1 ? "slower" : "faster",
+                    ratio > 1 ? ": did something slow the node down? Predictions use this value; measure again to replace it" : ""));
   }
   return far;
 }

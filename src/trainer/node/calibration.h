@@ -20,8 +20,8 @@ constexpr int kBenchRanks = 2;  // number of ranks that `bench communicator` sta
 /// at the I/O engine's queue depth. The defaults are those of an ordinary NVMe drive.
 struct DiskRates {
   std::string path;                   // absolute path; empty if it was not measured
-  double read_bytes_per_s = 1.5e9;    // rate when only reads run
-  double write_bytes_per_s = 1.0e9;   // rate when only writes run
+  double read_bytes_per_s = 1.5e9;    // bytes per second if the disk only reads
+  double write_bytes_per_s = 1.0e9;   // bytes per second if the disk only writes
   double mixed_bytes_per_s = 1.25e9;  // total rate when as many reads as writes run at once
   /// Returns how well reads and writes overlap: 1 if they share the disk's bandwidth, 2 if neither slows the other down.
   double duplex() const;
@@ -37,16 +37,16 @@ struct Calibration {
   double copy_bytes_per_s = 15e9;    // rate of copies that bypass the caches; bytes read and bytes written both count
   double matmul_flops_f32 = 100e9;   // operations per second; an m x n x k product counts as 2 m n k operations
   double matmul_flops_bf16 = 100e9;
-  double adam_ns_per_parameter = 1.4;  // time of an f32 Adam step in place, which moves 28 bytes per parameter
-  int threads = 0;                     // number of threads with which the values above were measured; 0: not measured
+  double adam_ns_per_parameter = 1.4;  // time to update one parameter in place by Adam in fp32, which reads and writes 28 bytes
+  int threads = 0;                     // number of threads with which these speeds were measured; 0: nothing was measured
   // The next two values are the rates of collectives between the ranks of one node, which exchange data through memory. The bytes of all
   // ranks are added. A reduce-scatter of N ranks counts N + 1 arrays: N are read and one is written. An all-gather counts N arrays, one
   // written by each rank.
   double reduce_scatter_bytes_per_s = 6e9;
   double all_gather_bytes_per_s = 6e9;
   bool ranks_measured = false;
-  // The next values are the rates of the first usable GPU: products of large matrices, a copy within the GPU's
-  // memory (bytes read and bytes written both count), and copies between the GPU and page-locked host memory.
+  // The next values are the rates of the first usable GPU: products of large matrices, a copy within the GPU's memory (bytes read and bytes
+  // written are added), and copies between the GPU and page-locked host memory.
   double gpu_matmul_flops_f32 = 50e12, gpu_matmul_flops_bf16 = 500e12, gpu_copy_bytes_per_s = 2e12;
   double to_gpu_bytes_per_s = 20e9, from_gpu_bytes_per_s = 20e9;
   std::vector<DiskRates> disks;  // the paths that were measured
@@ -59,13 +59,14 @@ struct Calibration {
 
 /// BenchRow is one result of `spillway bench`.
 struct BenchRow {
-  std::string name;  // such as "memory.axpy" or "disk.read"
+  std::string name;  // name of the measurement, such as "memory.axpy" or "disk.read"
   std::string path;  // absolute path that was measured; empty except in rows of a disk
   double value = 0;
-  std::string unit;               // such as "bytes/s", "FLOP/s" or "ns/parameter"
+  std::string unit;               // unit of `value`, such as "bytes/s", "FLOP/s" or "ns/parameter"
   std::optional<double> ceiling;  // the best possible value, in the same unit
   int threads = 0;                // number of threads used; 0: it does not matter for this result
-  double spread = 0;              // the median repetition's time / the best one's - 1; large if the node was busy
+  double spread = 0;              // the median repetition's time / the best one's - 1
+  std::optional<double> busy;     // set if the machine was busy (busy.h): the share of the processor time that the threads got
   /// Returns the share of the ceiling that was reached, 1 at the ceiling: value / ceiling for rates, ceiling / value for times.
   std::optional<double> share() const;
 };
@@ -73,12 +74,12 @@ struct BenchRow {
 std::filesystem::path calibration_file(const Host& host = {});
 /// Reads calibration_file(). Never throws, whatever the file contains.
 Calibration load_calibration(const Host& host = {});
-/// Saves the rows in the calibration file, in place of stored rows with the same name and path, and keeps all other stored rows. Throws
-/// Error(io) if the file cannot be written.
+/// Saves the rows in the calibration file, in place of stored rows with the same name and path, and keeps all other stored rows. Rows that
+/// were measured while the machine was busy are not saved. Throws Error(io) if the file cannot be written.
 void save_bench_rows(const std::vector<BenchRow>& rows, const Host& host = {});
 /// Returns a line for each row of `rows` that is at least 1.5 times slower or faster than the stored row of its name. Such a difference
-/// means that the node was busy during one of the two measurements. Must be called before save_bench_rows(), which overwrites the stored
-/// rows.
+/// means that something slowed the node down during one of the two measurements. Rows that will not be saved, because the machine was busy,
+/// have no line. Must be called before save_bench_rows(), which overwrites the stored rows.
 std::vector<std::string> far_from_kept(const std::vector<BenchRow>& rows, const Host& host = {});
 /// Returns the JSON text {"format", "host", "rows"}. The calibration file holds this text, and `bench --json` prints it.
 std::string bench_json(const std::vector<BenchRow>& rows);

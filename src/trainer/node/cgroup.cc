@@ -84,7 +84,8 @@ std::optional<CgroupMemory> memory_v2(const Host& host, const std::string& path)
     if (!use) continue;
     const i64 droppable = droppable_bytes(host.read(folder + "/memory.stat"), "");
     for (const char* file : {"/memory.max", "/memory.high"}) {
-      const auto limit = number(host.read(folder + file));  // number() returns nothing for "max", which means no limit
+      // number() returns nothing for the text "max", which means that there is no limit
+      const auto limit = number(host.read(folder + file));
       if (limit) best = tighter(best, {*limit, std::max<i64>(*use - droppable, 0)});
     }
   }

@@ -7,6 +7,8 @@
 #include <map>
 #include <sstream>
 
+#include "trainer/node/thread_variables.h"
+
 namespace spillway::trainer {
 namespace {
 
@@ -104,6 +106,16 @@ std::vector<int> parse_core_list(const std::string& text) {
   return cores;
 }
 
+std::string core_list_text(const std::vector<int>& cores) {
+  std::string text;
+  for (size_t i = 0; i < cores.size(); ++i) {
+    const size_t first = i;
+    while (i + 1 < cores.size() && cores[i + 1] == cores[i] + 1) ++i;
+    text += fmt::format("{}{}", text.empty() ? "" : ",", cores[first]) + (i > first ? fmt::format("-{}", cores[i]) : "");
+  }
+  return text.empty() ? "?" : text;
+}
+
 std::vector<int> share_of_cores(const Host& host, const std::vector<int>& cores, int local_rank, int local_ranks) {
   std::vector<std::vector<int>> units;
   for (const std::vector<int>& node : numa_nodes(host, cores)) {
@@ -146,8 +158,12 @@ std::vector<int> cores_of_rank(const Host& host, const std::string& bind, const 
 }
 
 void bind_to_share(const std::string& bind, const Launcher& launcher, const Host& host, const std::vector<std::string>& gpus) {
-  const std::vector<int> cores = cores_of_rank(host, bind, launcher, allowed_cores(), gpus);
-  if (!cores.empty()) bind_to(cores);
+  const std::vector<int> mask = allowed_cores();
+  const ThreadVariables variables = thread_variables(host, mask);
+  const std::string how = bind == "auto" && variables.unbound ? "none" : bind;
+  const std::vector<int> cores = cores_of_rank(host, how, launcher, variables.cpus.empty() ? mask : variables.cpus, gpus);
+  if (!cores.empty()) return bind_to(cores);
+  if (!variables.cpus.empty()) bind_to(variables.cpus);
 }
 
 }  // namespace spillway::trainer

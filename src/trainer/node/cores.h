@@ -12,6 +12,8 @@ namespace spillway::trainer {
 
 /// Parses a list of cores as the kernel writes it: "0-3,8,10-11" is 0, 1, 2, 3, 8, 10, 11. Returns an empty list for other text.
 std::vector<int> parse_core_list(const std::string& text);
+/// Returns cores in ascending order as such a list, and "?" for no cores.
+std::string core_list_text(const std::vector<int>& cores);
 
 /// Returns the share of `cores` for local rank `local_rank` of `local_ranks`: whole physical cores with all their hyperthreads,
 /// adjacent in the order of NUMA nodes and sockets. With fewer physical cores than ranks, hyperthreads are divided instead. With fewer
@@ -33,7 +35,9 @@ std::vector<int> cores_near(const Host& host, const std::string& pci_device);
 std::vector<int> cores_of_rank(const Host& host, const std::string& bind, const Launcher& launcher, const std::vector<int>& allowed,
                                const std::vector<std::string>& gpus);
 
-/// Binds this thread to the result of cores_of_rank(). The number of threads of a rank is derived later from the cores that it may run on
+/// Binds this thread to the result of cores_of_rank(). `allowed` are the cores of the thread's affinity mask that a list in an environment
+/// variable names; all, if there is no such list (thread_variables.h). A rank that cores_of_rank() does not bind is bound to that list. If
+/// the variables ask for no pinning, `auto` is `none`. The number of threads of a rank is derived later from the cores that it may run on
 /// (grant.h).
 void bind_to_share(const std::string& bind, const Launcher& launcher, const Host& host, const std::vector<std::string>& gpus);
 

@@ -33,7 +33,8 @@ void take_v2(DiskLimit& limit, const std::optional<std::string>& text, const std
     std::string word;
     if (!(words >> word) || word != device) continue;
     while (words >> word) {
-      if (word.starts_with("rbps=")) tighten(limit.read_bytes_per_s, std::atof(word.c_str() + 5));  // atof gives 0 for "max": no limit
+      // atof() returns 0 for "max", which means that there is no limit
+      if (word.starts_with("rbps=")) tighten(limit.read_bytes_per_s, std::atof(word.c_str() + 5));
       if (word.starts_with("wbps=")) tighten(limit.write_bytes_per_s, std::atof(word.c_str() + 5));
     }
   }

@@ -36,7 +36,7 @@ DiskLoad::DiskLoad(const offload::ScratchFile& file, offload::IoEngine& engine, 
 
 DiskLoad::~DiskLoad() { drain(); }
 
-// Starts the transfer of one piece into or out of the buffer's next slot. First waits until the earlier transfer of that slot has finished.
+// Starts the transfer of one piece into or out of the buffer's next part. First waits until the earlier transfer of that part has finished.
 void DiskLoad::submit(bool write, i64 piece) {
   Event& place = pending_[static_cast<size_t>(next_)];
   place.wait();

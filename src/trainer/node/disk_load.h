@@ -22,7 +22,8 @@ class DiskLoad {
   static constexpr double kSteady = 0.05;
   enum class Mix { read, write, both };
 
-  /// Keeps at most `in_flight` transfers under way at once. The buffers of the transfers are allocated from `memory`.
+  /// Creates a workload that keeps at most `in_flight` transfers under way at once. The buffers of the transfers are allocated from
+  /// `memory`.
   DiskLoad(const offload::ScratchFile& file, offload::IoEngine& engine, Allocator& memory, i64 in_flight);
   ~DiskLoad();
   DiskLoad(const DiskLoad&) = delete;

@@ -19,7 +19,7 @@ struct DiskUse {
 
 class DiskMeter final : public offload::SystemCalls {
  public:
-  /// The meter sits between the I/O engine and `next`, to which it passes all calls. `next` must outlive it.
+  /// Creates a meter between the I/O engine and `next`, to which it passes all calls. `next` must outlive the meter.
   explicit DiskMeter(offload::SystemCalls& next) : next_(next) {}
 
   int refuse_io_uring() override { return next_.refuse_io_uring(); }
@@ -32,13 +32,13 @@ class DiskMeter final : public offload::SystemCalls {
 
  private:
   using Clock = std::chrono::steady_clock;
-  /// Adds the time since the last call of pass() to the sums of all kinds of transfer that are under way.
+  /// Adds the time since the last call of pass() to the sum of each kind of transfer that is under way.
   void pass();
 
   offload::SystemCalls& next_;
   std::mutex mutex_;
   DiskUse use_;
-  i64 reads_ = 0, writes_ = 0;  // number of transfers under way
+  i64 reads_ = 0, writes_ = 0;  // number of reads and of writes that are under way
   Clock::time_point changed_ = Clock::now();
 };
 

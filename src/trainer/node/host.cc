@@ -38,7 +38,7 @@ std::optional<std::string> read_from(const std::filesystem::path& path, i64 last
   std::string text;
   for (ssize_t read = 1; whole && read > 0;) {
     const size_t had = text.size();
-    text.resize(had + kPieceBytes);  // the loop reads until the end, because files in /proc report a size of 0
+    text.resize(had + kPieceBytes);  // the loop reads pieces until the end of the file, because files in /proc report a size of 0
     do read = ::read(descriptor, text.data() + had, kPieceBytes);
     while (read < 0 && errno == EINTR);
     text.resize(had + static_cast<size_t>(std::max<ssize_t>(read, 0)));

@@ -18,8 +18,8 @@ struct Variables {
 };
 
 // kLaunchers lists the launchers in the order in which detect_launcher() tries them. spillway is first, because mpirun may have started the
-// spillway process that started this one. Open MPI precedes srun, because mpirun inside a Slurm allocation sets the variables of both, and
-// the ranks are then Open MPI's.
+// spillway process that started this one. Open MPI precedes srun, because mpirun inside a Slurm allocation sets the variables of Open MPI
+// and of srun, and the ranks are then Open MPI's.
 constexpr Variables kLaunchers[] = {
     {"spillway", "SPILLWAY_RANKS", "SPILLWAY_RANK", "SPILLWAY_LOCAL_RANKS", "SPILLWAY_LOCAL_RANK"},
     {"Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},

@@ -1,4 +1,4 @@
-// Formats the lines of a run's log.txt. All code that writes to the file uses log_line(), so that all lines have the same form.
+// Formats the lines of a run's log.txt. All code that writes to the file uses log_line(), so that every line begins with date and time.
 #pragma once
 #include <string>
 #include <string_view>

@@ -28,8 +28,8 @@ class Messages {
   virtual bool json() const = 0;
   virtual bool terminal() const = 0;
 
-  /// Passes every result, log line and warning to `record` from now on, beginning with those so far (at most 1000 lines). An empty function
-  /// ends this. `record` must stay valid until then, and may not call this object.
+  /// Passes every result, log line and warning to `record` from now on, beginning with the first 1000 lines passed before this call. An
+  /// empty function stops the recording. `record` must stay valid until then and must not call this object.
   void record(std::function<void(std::string_view)> record);
 
  protected:
@@ -43,8 +43,8 @@ class Messages {
   std::vector<std::string> early_;  // the lines before record() was called
 };
 
-/// Passes each line to a function, in the form in which the program writes it where stderr is no terminal. Control characters are made
-/// visible, because much of the text is of unknown origin.
+/// Passes each line to a function, as plain text without terminal control: what the program writes where stderr is no terminal. Control
+/// characters are made visible, because much of the text is of unknown origin.
 class LineMessages final : public Messages {
  public:
   /// `line` may be empty; then the lines go nowhere. It is called by one thread at a time, and may not call this object.

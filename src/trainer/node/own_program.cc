@@ -44,7 +44,7 @@ struct ToStart {
   char* const* environment;
   const char *output, *errors;
   pid_t parent;
-  int trouble;  // pipe to which the child writes errno if it cannot start the program; exec closes it
+  int trouble;  // pipe to which the child writes errno if it cannot start the program; a successful exec closes it
 };
 
 bool direct(int descriptor, const char* file) {

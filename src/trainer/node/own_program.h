@@ -15,7 +15,7 @@ std::string own_program();
 /// Sets the path that own_program() returns. A program that has loaded this library must call it before the other functions.
 void set_own_program(std::string program);
 
-/// Returns the command line of this process, quoted for a shell.
+/// Returns the command line with which this process was started, quoted for a shell.
 std::string own_command_line();
 
 /// OwnProcess is a child process that runs this program with its output in a file. Environment variables by

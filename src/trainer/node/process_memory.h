@@ -8,7 +8,7 @@ namespace spillway::trainer {
 struct ProcessMemory {
   i64 now_bytes = 0, peak_bytes = 0;
 };
-/// Returns the resident set size of this process, current and peak. Both are zero if the system does not report them.
+/// Returns the resident set size of this process, current and peak. Both sizes are zero if the system does not report them.
 ProcessMemory process_memory(const Host& host = {});
 
 /// Returns the seconds since this process was started, or 0 if the system does not report it.

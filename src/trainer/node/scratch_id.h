@@ -1,5 +1,6 @@
 // Defines the names of the folders that the ranks of a run have on a scratch path. A restarted run recognises by name the folders that dead
-// processes of the run left behind, even if the run then had another number of ranks. These are values; only the scratch path is read.
+// processes of the run left behind, even if the run then had another number of ranks. The functions write nothing, and read nothing but the
+// scratch path.
 #pragma once
 #include <filesystem>
 #include <string>

@@ -1,5 +1,5 @@
-// Remembers that this process was asked to stop. The training loop looks between steps; the program's signal handlers
-// (app/console/signals.h) ask. A program that uses the library asks through its callbacks instead. Thread-safe.
+// Remembers that this process was asked to stop. Signal handlers (app/console/signals.h) record the request, and the training loop checks
+// for it between steps. A program that uses the library as such asks through its callbacks instead. Thread-safe.
 #pragma once
 #include <array>
 #include <atomic>
@@ -8,15 +8,16 @@
 namespace spillway::trainer {
 
 enum class StopRequest {
-  first,     // nothing had asked before
-  repeated,  // the run is stopping already
+  first,     // no stop was requested before
+  repeated,  // a request was made before, so the run is stopping already
   impatient  // a second SIGINT: the user does not want to wait for the checkpoint to be saved
 };
-/// Asks the run to stop, because `signal` came; stop_signal() names `original`, the signal that a parent process passed on as `signal`, or
+/// Asks the run to stop, because `signal` arrived. stop_signal() will name `original`: the signal that a parent process received and
+/// passed on as `signal`, or
 /// `signal` itself. A signal handler may call it.
 StopRequest request_stop(int signal, int original);
 bool stop_requested();
-/// Returns the name of the signal that came first, such as "SIGTERM", or "" if none has.
+/// Returns the name of the signal that requested the stop first, such as "SIGTERM", or "" if there was no request.
 const char* stop_signal();
 /// Forgets the request. For tests, and for commands that run one after another in one process.
 void clear_stop();
@@ -30,7 +31,7 @@ class StopAnswer {
  public:
   void set(const std::string& line);
   const char* data() const { return text_.data(); }
-  size_t size() const { return bytes_; }  // with the newline at its end
+  size_t size() const { return bytes_; }  // size of the line in bytes, including the newline at its end
 
  private:
   std::array<char, 256> text_{};

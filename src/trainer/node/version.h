@@ -1,4 +1,4 @@
-// Defines the version of this program.
+// Defines the version number of this program.
 #pragma once
 
 namespace spillway::trainer {

@@ -77,8 +77,8 @@ class Varying {
   }
 
   void vary_moves() {
-    // vary_moves() does not try to run all optimizer updates inside the backward even if gradients
-    // are often clipped. The adaptive plan already gains all that this variation could gain.
+    // If gradients are often clipped, making all optimizer updates inside the backward is not tried: the adaptive plan, which switches
+    // this off while gradients are clipped, already gains all that it could.
     if (wishes_.overlap == OptimizerOverlap::automatic) {
       for (const auto& [word, overlap] : {std::pair("none", OptimizerOverlap::none), {"forward", OptimizerOverlap::forward}}) {
         add(fmt::format("--optimizer-overlap {}", word), &PlacementSettings::overlap, overlap);
@@ -120,7 +120,7 @@ class Varying {
   std::vector<Variation> all_;
 };
 
-// Made holds the plan that one more flag leads to, and its summary for the user.
+// A plan that one more flag leads to, and its summary for the user.
 struct Made {
   ChosenPlan chosen;
   Alternative told;
@@ -193,8 +193,8 @@ Choice choose_with_alternatives(const PlanRequest& base, const PlacementSettings
   std::vector<Variation> variations = {{"", wishes, budgets}};
   std::vector<Alternative> all = {first.told};
   for (Variation& variation : Varying(first.chosen.plan, wishes, budgets).all()) {
-    // The ZeRO stage is fixed, because trying every stage with every flag would
-    // take several times as long, most of a minute for hundreds of ranks.
+    // The ZeRO stage is fixed, because trying every ZeRO stage with every flag would take several times as long (almost a minute for
+    // hundreds of ranks).
     if (!variation.wishes.zero_stage) variation.wishes.zero_stage = first.chosen.plan.scheduling.sharding.stage;
     const std::optional<Made> one = made_if_it_fits(base, variation, rates);
     if (!one) continue;
@@ -202,7 +202,8 @@ Choice choose_with_alternatives(const PlanRequest& base, const PlacementSettings
     variations.push_back(std::move(variation));
   }
   const size_t best = best_of(all, rates);
-  if (best > 0) first = made(base, variations[best], rates);  // make the chosen plan again, since keeping all plans would take much memory
+  // the chosen plan is computed again, since keeping all plans would take much memory
+  if (best > 0) first = made(base, variations[best], rates);
   return {std::move(first.chosen), different(std::move(all), first.told)};
 }
 

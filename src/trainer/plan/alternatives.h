@@ -1,6 +1,6 @@
-// Compares the planner's choice with the plans that it would choose with one more flag, or with less memory. The
-// planner's search sizes and simulates only a few of the possible plans, and each added flag leads it to other
-// ones. The plan of least cost is chosen, and the command `plan` shows the rest beside it. All functions are pure.
+// Compares the plan that the planner chooses with those that it would choose if the user gave one more flag or less memory. The planner's
+// search examines only a few of the possible plans, and each added flag makes it examine other ones. The plan of least cost is chosen, and
+// the command `plan` lists the other plans. All functions are pure.
 #pragma once
 #include <string>
 #include <vector>
@@ -24,9 +24,11 @@ struct Choice {
   std::vector<Alternative> others;  // fastest first; of plans with equal memory and time only one is listed
 };
 
-/// Calls choose_stage_plans once with `wishes`, and once more for each flag that could be added to `wishes`. The further calls keep the
-/// ZeRO stage of the first plan, unless the added flag is --zero-stage. None of `others` is more than 2 % faster than the chosen plan,
-/// and none that takes equally long writes less to nvme. Without training `others` is empty. Throws the errors of choose_stage_plans.
+/// Chooses a plan and returns it with the plans that one more flag would give. Calls choose_stage_plans once with `wishes`, and once more
+/// for each flag that could be added to `wishes`. The further calls keep the ZeRO stage of the first plan, unless the added flag is
+/// --zero-stage. The result's `others` holds no plan that is more than 2 % faster than the chosen plan, and none that takes equally long
+/// and writes less to nvme. If `base` is a plan for validation or generation, without training, `others` is empty. Throws the errors of
+/// choose_stage_plans.
 Choice choose_with_alternatives(const parallel::PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets,
                                 const Rates& rates);
 

@@ -22,8 +22,7 @@ constexpr Tier kAllTiers[] = {Tier::device, Tier::host, Tier::nvme};
 size_t index(Tier tier) { return static_cast<size_t>(tier); }
 bool any_on(const std::vector<Tier>& tiers, Tier tier) { return std::find(tiers.begin(), tiers.end(), tier) != tiers.end(); }
 
-// Returns the bytes of each parameter group's tiles (pieces of 16,384 elements). held(group) returns the range of the group's tiles that
-// counts.
+// Returns the bytes of each parameter group's tiles (pieces of 16,384 elements). held(group) returns the range of tiles to count.
 template <class Held>
 std::vector<i64> bytes_of_groups(const parallel::Layout& layout, i64 tile_bytes, const Held& held) {
   std::vector<i64> bytes;
@@ -51,7 +50,7 @@ class Enumeration {
  public:
   Enumeration(const PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates)
       : base_(base), layout_(held_here(base)), wishes_(wishes), budgets_(budgets), rates_(rates) {
-    // A placement option may give bytes per tier (--place-optimizer device=2GiB,host=rest). The sizes of parameter groups are computed here
+    // A --place option may give bytes per tier (--place-optimizer device=2GiB,host=rest). The sizes of parameter groups are computed here
     // as such an option counts them. If the ZeRO stage shards this kind of state, only this rank's shard counts, otherwise the whole group.
     const parallel::Sharding& sharding = base.scheduling.sharding;
     const auto from_stage = [&](int stage) {
@@ -141,14 +140,15 @@ class Enumeration {
     if (wishes_.order) return {*wishes_.order};
     const bool moves = any_on(p.parameters, Tier::host) || any_on(p.parameters, Tier::nvme) || any_on(p.gradients, Tier::host) ||
                        any_on(p.gradients, Tier::nvme);
-    const bool meets = base_.scheduling.sharding.ranks > 1;  // ranks sum the gradients of one block while the next block computes
+    // with several ranks, gradients of one block are summed over the ranks while the next block computes
+    const bool meets = base_.scheduling.sharding.ranks > 1;
     if (training() && micro_batches() > 1 && (moves || meets)) return {Order::vertical, Order::micro_batch};
     return {Order::micro_batch};
   }
 
-  // Returns whether a step gets faster if the optimizer's updates run at the same time as forward and
-  // backward. On a GPU this is so if the CPU updates any parameter group. On a CPU it is so only if the
-  // updates wait for the disk, because otherwise the optimizer and the blocks compete for the same cores.
+  // Returns whether a step becomes faster if the optimizer's updates overlap with forward and backward. On a GPU this is so if the CPU
+  // updates any parameter group. On a CPU it is so only if the updates wait for the disk, because otherwise the optimizer and the blocks
+  // compete for the same cores.
   bool steps_beside_computing(const Placement& p) const {
     if (!on_gpu()) return any_on(p.optimizer, Tier::nvme) || any_on(p.parameters, Tier::nvme);
     return std::ranges::any_of(layout_.groups, [&](const parallel::Group& g) { return stepped_by_cpu(p, g); });
@@ -166,8 +166,8 @@ class Enumeration {
     return {{Overlap::backward, true}, {Overlap::forward, false}};
   }
 
-  // Returns whether anything can be fetched ahead of its use by a thread of its own. A
-  // CPU fetches ahead only from nvme, a GPU also from host memory and from other ranks.
+  // Returns whether a separate thread can prefetch anything. With the CPU backend only data on nvme is prefetched; with a GPU also data
+  // in host memory and on other ranks.
   bool fetches_beside(const Placement& p, const ActivationPolicy& policy, Order order) const {
     const auto on = [&](const std::vector<Tier>& tiers) { return any_on(tiers, Tier::nvme) || (on_gpu() && any_on(tiers, Tier::host)); };
     const bool again = order == Order::micro_batch || (on_gpu() && base_.scheduling.sums_each());
@@ -223,7 +223,8 @@ class Enumeration {
       return parallel::work_bytes(r).activations;
     };
     const i64 k = micro_batches();
-    const bool in_pipeline = base_.scheduling.pipeline.ranks > 1;  // the schedule then decides how many micro-batches are live
+    // the pipeline schedule then decides how many micro-batches have activations in memory at once
+    const bool in_pipeline = base_.scheduling.pipeline.ranks > 1;
     entry->second.device = in_pipeline || k <= 3 || !training() ? of(k) : vertical ? of(2) + (k - 2) * (of(3) - of(2)) : of(2);
     if (policy.tier != Tier::device) {
       const std::vector<i64> bytes = parallel::spillable_bytes(r);
@@ -257,7 +258,8 @@ class Enumeration {
                 g = by_tier(p.gradients, gradients), s = by_tier(p.optimizer, state_);
     const Bytes staying = staying_gradients(p, gradients);
     const bool once = live == micro_batches(), gradients_once = scheduling.gradients_travel_once();
-    const auto rests = [&](size_t t) { return t != index(Tier::nvme) || !gradients_once; };  // if gradients_once, nvme may hold none
+    // gradients that move once per step are never stored on nvme
+    const auto rests = [&](size_t t) { return t != index(Tier::nvme) || !gradients_once; };
     for (size_t t = 0; t < c.bytes.size(); ++t) c.bytes[t] = slots(t) * w[t] + (training() ? (rests(t) ? g[t] : 0) + slots(t) * s[t] : 0);
     c.bytes[index(Tier::device)] += activations.device;
     const Tier spill = p.activations.front().tier;
@@ -287,10 +289,12 @@ class Enumeration {
 
   // Moved holds the bytes that a step moves.
   struct Moved {
-    std::array<double, offload::kTiers> head{}, tail{};  // bytes read and written by each instruction list, by tier; 0 for the device
-    double in = 0, out = 0;                              // bytes of `head` that are copied to and from the device during computing
-    double spilled = 0;                                  // bytes of activations that are spilled and fetched again
-    double cache = 0;                                    // upper bound of the bytes of keys and values copied to the device
+    // bytes that the first (head) and second (tail) instruction list of a step read and write, by tier; 0 for the device
+    std::array<double, offload::kTiers> head{}, tail{};
+    // bytes that the head list copies to the device (in) and from it (out) during computing
+    double in = 0, out = 0;
+    double spilled = 0;  // bytes of activations that are spilled and fetched again
+    double cache = 0;    // upper bound of the bytes of keys and values copied to the device
   };
 
   // Returns the share of the optimizer's updates, in sixteenths, that must be deferred to the next forward
@@ -381,7 +385,7 @@ class Enumeration {
   const TierBudgets& budgets_;
   const Rates& rates_;
   std::vector<i64> weights_, gradients_, state_;
-  i64 stepped_elems_ = 0;                                                      // elements that this rank updates
+  i64 stepped_elems_ = 0;                                                      // elements whose optimizer updates this rank makes
   double forward_s_ = 0, backward_s_ = 0;                                      // compute time per step, in seconds
   std::map<std::tuple<bool, bool, bool, Tier>, ActivationBytes> activations_;  // key: recompute, spilled, vertical order, cache tier
   std::vector<Candidate> found_;

@@ -18,7 +18,7 @@ struct PlanChoice {
   int zero_stage = 0;
   std::vector<u16> begins;  // index of the first block of each pipeline stage
   bool adaptive_overlap = false;
-  i64 staging_buffers = 0;  // 0: the default number of buffers
+  i64 staging_buffers = 0;  // number of buffers of the staging ring; 0: the default number
   Shares shares;
 };
 

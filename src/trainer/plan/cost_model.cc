@@ -215,7 +215,7 @@ StepCost predicted(std::span<const parallel::Plan* const> plans, size_t mine, co
   return cost;
 }
 
-// Returns the number of tokens that a machine with these rates computes in `moving_s` seconds.
+// Returns the number of tokens that a machine with these rates can process in `moving_s` seconds.
 double tokens_worth(double moving_s, const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates) {
   double seconds = 0;
   for (u16 b = 0; b < plan.layout.blocks.size(); ++b) {
@@ -249,7 +249,7 @@ Rates make_rates(const Calibration& c, Device::Kind device, DType weight, const 
     rates.flops = kBlockEfficiency * (halves ? kGpuFlopsBf16 : kGpuFlopsF32);
     rates.wide_flops = kBlockEfficiency * kGpuFlopsF32;
     rates.unit.copy_s = 1 / kLinkBytesPerS;
-    const double state_bytes = 28;  // bytes of an element's gradient, weight and moments, read and written
+    const double state_bytes = 28;  // bytes read and written for each element: gradient, weight and moments
     rates.unit.gpu_sweep_s = 1 / kGpuMemoryBytesPerS;
     rates.unit.gpu_norm_s = 4 * rates.unit.gpu_sweep_s, rates.unit.gpu_update_s = state_bytes * rates.unit.gpu_sweep_s;
     rates.machine.cores = parallel::kLanes;
@@ -328,7 +328,8 @@ double break_even_tokens(const parallel::Plan& plan, const nn::Sequential& model
 double small_copies_tokens(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates) {
   double bytes = 0;
   for (const Instruction& i : plan.train.head) {
-    const bool by_tokens = computes_block(i.op);  // a block reads and writes activations, whose bytes grow with the tokens
+    // a block reads and writes activations, whose size is proportional to the number of tokens
+    const bool by_tokens = computes_block(i.op);
     if (i.op != Op::Step && !by_tokens) bytes += at(i.read_bytes, Tier::host) + at(i.written_bytes, Tier::host);
   }
   return tokens_worth(bytes * rates.unit.copy_s / kSmallShare, plan, model, rates);

@@ -22,8 +22,8 @@ constexpr double kGpuFlopsF32 = 60e12, kGpuFlopsBf16 = 600e12, kGpuMemoryBytesPe
 /// kGpuPortBytesPerS is the assumed rate between GPUs of different machines: each GPU has a network port of 200 Gb/s.
 constexpr double kGpuPortBytesPerS = 25e9;
 
-/// BlockFlops holds the floating-point operations of the matrix products in one block of the model: those
-/// of the forward, and those for the gradients of the block's weights. Frozen weights have no gradients.
+/// BlockFlops holds the floating-point operations of the matrix products in one block of the model: those of the forward, and those that
+/// compute the gradients of the block's weights. Frozen weights have no gradients.
 struct BlockFlops {
   double forward = 0, weight_gradients = 0;
 };
@@ -41,13 +41,15 @@ struct Rates {
   double flops = 100e9;              // FLOP/s of matrix products in a block that was not timed
   double wide_flops = 100e9;         // FLOP/s of fp32 products, such as Muon's
   std::vector<BlockSeconds> blocks;  // timed blocks; empty if none was timed
-  /// The unit times are seconds per element or byte. The defaults are those of two cores of an ordinary server with AVX2.
+  /// The times of single operations, in seconds per element or byte. The defaults are those of two cores of an ordinary server with AVX2.
   UnitSeconds unit{.tile_s = 1e-9, .checksum_s = 1e-10, .copy_s = 1e-10, .update_s = 1.4e-9, .norm_s = 4e-10, .sweep_s = 5e-11};
   double disk_read_bytes_per_s = 1.5e9, disk_write_bytes_per_s = 1e9;
-  /// Both rates count the bytes that all ranks of a node together read and write per second in the collective (calibration.h).
+  /// Rates of two collectives. They count the bytes that all ranks of a node together read and write per second in the collective
+  /// (calibration.h).
   double reduce_scatter_bytes_per_s = 6e9, all_gather_bytes_per_s = 6e9;
-  double threads = 1;         // host threads that update parameters while a GPU computes
-  parallel::Machine machine;  // for a GPU, has one core per executing thread, so that no thread waits for another
+  double threads = 1;  // host threads that update parameters while a GPU computes
+  // a model of this machine for simulation; for a GPU each executing thread has a separate core, so that none waits for another
+  parallel::Machine machine;
 
   BlockSeconds block(size_t index, const BlockFlops& work) const;
   /// Returns the least seconds that the disk needs for these bytes. It
@@ -82,7 +84,7 @@ struct StepCost {
   double computing_s = 0;
   parallel::Account account;
   std::map<std::string, double> phase_ms;          // milliseconds by phase, as in metrics.jsonl (phases.h)
-  std::vector<parallel::Timing> head_us, tail_us;  // times of each instruction, from the start of its list
+  std::vector<parallel::Timing> head_us, tail_us;  // start and end of each instruction in microseconds, counted from the start of its list
 
   /// Returns the time `part_s` as a share of the step, in [0, 1]. Returns 0 for a step that takes no time.
   double share(double part_s) const { return seconds > 0 ? part_s / seconds : 0; }
@@ -103,8 +105,8 @@ struct StepLists {
 
 /// Simulates a step of one rank. It assumes that data from other ranks always arrives in time.
 StepCost predict(const parallel::Plan& plan, const StepLists& lists, const nn::Sequential& model, const Rates& rates);
-/// Simulates a step of all stages of a pipeline, whose ranks wait for each other, and returns the cost of
-/// the stage with index `mine`. Each rank is assumed to have a machine of its own with the given rates.
+/// Simulates a step of all stages of a pipeline, whose ranks wait for each other, and returns the cost of the stage with index `mine`. Each
+/// rank is assumed to have a separate machine with the given rates.
 StepCost predict_together(std::span<const parallel::Plan> stages, size_t mine, const StepLists& lists, const nn::Sequential& model,
                           const Rates& rates);
 

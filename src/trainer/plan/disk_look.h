@@ -3,6 +3,7 @@
 // the limit is used instead, since a short probe would see only a burst. For a path that is only planned
 // with and will not be used, the figures of `spillway bench` or constants are used. For use by one thread.
 #pragma once
+#include "trainer/node/busy.h"
 #include "trainer/node/calibration.h"
 #include "trainer/node/disk_probe.h"
 #include "trainer/settings/config.h"
@@ -11,11 +12,12 @@ namespace spillway::trainer {
 
 struct DiskLook {
   std::vector<DiskRates> disks;  // one per path; DiskRates::path is empty if the rates are assumed constants
-  std::string doubts;            // a text "; …" for each path whose disk is limited or whose rates are constants
+  std::string doubts;            // one text that begins with "; " for each path whose disk is limited or whose rates are assumed constants
 };
 
-/// Returns the rates of all `paths`. Throws Error(io) if the system refuses the requested I/O engine.
+/// Returns the rates of all `paths`. A path that is probed while the machine is busy keeps the figures of bench, if there are any. Throws
+/// Error(io) if the system refuses the requested I/O engine.
 DiskLook look_at_disks(const std::vector<ScratchPath>& paths, offload::IoEngineKind kind, const Calibration& calibration,
-                       const Host& host = {}, const ProbeSize& size = {});
+                       const Host& host = {}, const ProbeSize& size = {}, const CpuClock& clock = cpu_sample_here);
 
 }  // namespace spillway::trainer

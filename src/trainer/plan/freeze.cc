@@ -15,7 +15,7 @@ bool names(const std::string& pattern, const std::string& parameter) {
 }
 
 [[noreturn]] void refuse_unknown(const nn::Sequential& model, const std::string& pattern) {
-  std::string close;  // a parameter whose name contains the pattern; users often give only a part of a name
+  std::string close;  // a parameter whose name contains the pattern, for the error message; users often give only a part of a name
   for (const auto& p : model.parameters) {
     if (close.empty() && p->name.find(pattern) != std::string::npos) close = p->name;
   }

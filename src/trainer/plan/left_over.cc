@@ -19,13 +19,13 @@ using parallel::Plan;
 using parallel::PlanRequest;
 using parallel::Tier;
 
-// Kind is a kind of data that `auto` places: weights, gradients or optimizer state.
+// A kind of data whose tier the value `auto` of a --place option leaves to the planner: weights, gradients or optimizer state.
 struct Kind {
   const char* name;
   const PlacementWish& wish;
   std::vector<Tier>& tiers;
   i64 tile_bytes;
-  bool slots;  // the tier may store two copies, so that a step overwrites no bytes that are still read
+  bool slots;  // whether the tier may store two copies of this data, so that a step overwrites no bytes that are still read
   parallel::TileRange (*held)(const parallel::Placement&, const parallel::Scheduling&, const parallel::Group&);
 };
 
@@ -54,7 +54,7 @@ std::vector<Kind> kinds(PlanRequest& request, const PlacementSettings& wishes) {
           {"optimizer state", wishes.optimizer, p.optimizer, format.state_tile_bytes(), true, stepped}};
 }
 
-// Says which bytes are on the device or host tier in `after` and were in a slower tier in `before`.
+// Returns a text that lists the bytes on the device or host tier in `after` that are in a slower tier in `before`.
 std::string moved_up(PlanRequest before, PlanRequest after, const PlacementSettings& wishes, const Plan& plan) {
   std::string moved;
   const std::vector<Kind> old = kinds(before, wishes), now = kinds(after, wishes);
@@ -115,8 +115,10 @@ class Filling {
     if (!kind.wish.automatic) return 0;
     std::vector<std::pair<i64, const parallel::Group*>> below;
     for (const parallel::Group& g : plan_.layout.groups) {
-      if (g.frozen && &kind.tiers != &request_.placement.parameters) continue;                    // a frozen group has only weights
-      if (&kind.tiers == &request_.placement.gradients && !plan_.gradient_rests(g, 0)) continue;  // this group's gradient is never stored
+      // a frozen group has weights only, no gradients and no optimizer state
+      if (g.frozen && &kind.tiers != &request_.placement.parameters) continue;
+      // this group's gradient is consumed before it would be stored, so it needs no memory
+      if (&kind.tiers == &request_.placement.gradients && !plan_.gradient_rests(g, 0)) continue;
       if (kind.tiers[g.id] > tier) below.emplace_back(bytes_on(kind, g, tier), &g);
     }
     std::ranges::sort(below, std::less(), [](const auto& group) { return std::pair(-group.first, reversed_bits(group.second->id)); });
@@ -217,7 +219,8 @@ std::optional<Fuller> fill_left_over(const PlanRequest& request, const Plan& pla
     return cheaper;
   };
   if (Filling filling(best.request, best.plan, wishes); filling.take_largest() > 0) take(filling);
-  for (const double share : {1.0, 0.9, 0.5}) {  // less than all may fit: the new placement may need more device buffers
+  // only a share of the unused memory may be usable, because moving data to other tiers may take more device buffers
+  for (const double share : {1.0, 0.9, 0.5}) {
     Filling filling(best.request, best.plan, wishes);
     if (filling.fill(left_of(best.plan, budgets), share) == 0 || take(filling)) break;
   }

@@ -16,9 +16,9 @@ struct Fuller {
   /// in a slower tier: 7.5 s a step instead of 8.1 s". It is empty if the gain is too small to mention.
   std::string why;
 };
-/// Used if `auto` made all blocks spill or recompute their activations: keeps the activations of as many of
-/// the last blocks as the budget has room for. For all three functions of this header, `plan` must fit and
-/// be made from `request`. All three return empty if nothing more fits, or if a step would not be faster.
+/// Used if `auto` made all blocks spill or recompute their activations: keeps the activations of as many of the last blocks as the budget
+/// has room for. For this function and the two below, `plan` must fit and be made from `request`; they return an empty text if nothing more
+/// fits, or if a step would not be faster.
 std::optional<Fuller> keep_left_over(const parallel::PlanRequest& request, const parallel::Plan& plan, const PlacementSettings& wishes,
                                      const TierBudgets& budgets, const Rates& rates);
 /// Keeps the logits of the last block from its forward to its backward.

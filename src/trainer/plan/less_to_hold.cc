@@ -15,7 +15,7 @@ using parallel::Tier;
 
 constexpr i64 kFewestPositions = 64;
 
-// Asked holds a request with some flags added, and these flags as text.
+// A plan request with some flags added, and these flags as text.
 struct Asked {
   PlanRequest request;
   std::string flags;

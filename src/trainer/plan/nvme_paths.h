@@ -1,6 +1,6 @@
-// Describes the paths of the nvme tier: how many bytes a rank may use on each path, and which share of the
-// tier's bytes each path takes. Both follow from the filesystems and from the files that a dead run left
-// there. Finding the paths leaves no file behind, and if only a plan is made, it writes nothing at all.
+// Describes the paths of the nvme tier: how many bytes a rank may use on each path, and which share of the tier's bytes each path takes.
+// These numbers follow from the filesystems and from the files that a dead run left there. Finding the paths leaves no file behind, and if
+// only a plan is made, it writes nothing at all.
 #pragma once
 #include "trainer/node/scratch_id.h"
 #include "trainer/plan/shares.h"

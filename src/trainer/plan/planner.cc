@@ -19,7 +19,7 @@ using parallel::Plan;
 using parallel::PlanRequest;
 using parallel::Tier;
 
-// A plan of a higher ZeRO stage is chosen only if its step takes at most this share of a lower stage's time.
+// A plan with a higher ZeRO stage is chosen only if its step takes at most this share of the time with a lower stage.
 constexpr double kWorthSplitting = 0.98;
 // A plan that keeps the logits must move other bytes off the device. It is chosen only if
 // its step takes at most this share of the time of the plan that does not keep the logits.
@@ -119,7 +119,8 @@ double logits_again_s(const Plan& plan, const nn::Sequential& model, const Rates
   return static_cast<double>(again) * rates.block(last, work).forward;
 }
 
-// Called if the fastest plan has no memory for the logits. Checks whether a slower placement that keeps the logits gives a faster step.
+// Called if the fastest plan has no memory for the logits. Checks whether a plan that keeps the logits, but stores other data in slower
+// tiers, gives a faster step.
 ChosenPlan or_with_logits(ChosenPlan chosen, PlanRequest base, const PlacementSettings& wishes, const TierBudgets& budgets,
                           const Rates& rates) {
   if (chosen.plan.logits_bytes == 0 || chosen.plan.placement.keeps_logits) return chosen;
@@ -181,7 +182,8 @@ ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlacementSetting
     request.scheduling.sharding.stage = stage;
     request.dry_runs = dry_runs;
     PlacementSettings asked = wishes;
-    asked.explained &= stage == all.back() && !best;  // an explanation is needed only if no ZeRO stage fits
+    // the memory table is needed only if no ZeRO stage fits, so it is made for the last stage only
+    asked.explained &= stage == all.back() && !best;
     try {
       ChosenPlan chosen = choose_at_stage(request, asked, budgets, rates);
       const double cost_s = step_cost_s(chosen.plan, *base.model, rates);

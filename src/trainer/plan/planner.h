@@ -14,7 +14,8 @@ namespace spillway::trainer {
 struct TierBudgets {
   std::array<i64, offload::kTiers> bytes{};  // bytes by tier; the nvme budget is 0 without a scratch path
   bool nvme_is_memory = false;               // true if the nvme tier is a tmpfs, so that its bytes take host memory
-  bool host_from_device = false;             // true if no flag divides the memory: the host tier then uses the device budget
+  // true if no flag divides the memory between device and host; the host tier then uses the device budget
+  bool host_from_device = false;
 };
 
 /// ChosenPlan is a plan with the reasons for it, one line per choice. choose_plan() returns the plan with
@@ -30,8 +31,8 @@ ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlacementSetting
 /// Returns a table of the planned memory: one line per purpose and one column per tier. The last two lines are the totals and the budgets.
 std::string memory_table(const parallel::Plan& plan, const TierBudgets& budgets);
 
-/// Returns the tier of each parameter group under one placement option. The option names a single
-/// tier, or gives bytes for each tier. In the second case the tiers are filled with groups in order.
+/// Returns the tier of each parameter group under one --place option. The option names a single tier, or gives bytes for each tier. In the
+/// second case the groups, in their order, fill one tier after the other.
 std::vector<parallel::Tier> assign_tiers(const PlacementWish& wish, const std::vector<i64>& group_bytes);
 
 }  // namespace spillway::trainer

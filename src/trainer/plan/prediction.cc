@@ -77,7 +77,7 @@ std::string Prediction::text() {
   text += fmt::format("; the process takes about {}", format_bytes(process_bytes()));
   const double break_even = break_even_tokens(plan_, *request_.model, node_.rates);
   if (break_even > 0) text += fmt::format("; nvme traffic hides behind computing from {:.0f} tokens a step upward", break_even);
-  // On a GPU the copies hide behind computing, so only a CPU pays for them.
+  // With a GPU these copies overlap with computing, so they cost time only on a CPU.
   const double small = plan_.on_gpu() ? 0 : small_copies_tokens(plan_, *request_.model, node_.rates);
   if (small > 0)
     text += fmt::format(

@@ -1,5 +1,5 @@
-// Prediction gives the time of a step of the chosen plan on this node, by simulation, and the memory of the process. Steps differ
-// in the lists of instructions that they run. Each kind of step is simulated when it is first asked for. For use by one thread.
+// Prediction gives the time of a step of the chosen plan on this node, by simulation, and the memory of the process. Steps differ in the
+// lists of instructions that they run. Each kind of step is simulated when it is first asked for. For use by one thread.
 #pragma once
 #include "trainer/plan/node_rates.h"
 
@@ -7,8 +7,8 @@ namespace spillway::trainer {
 
 class Prediction {
  public:
-  /// `plan` must have been made from `request`; both must outlive this object. `process_ranks` is the
-  /// number of ranks that share the process. All of them are assumed to need as much memory as this rank.
+  /// Predicts for `plan`, which must have been made from `request`. `plan` and `request` must outlive this object. `process_ranks` is the
+  /// number of ranks (as threads) in this process. Each of them is assumed to need as much memory as this rank.
   Prediction(const parallel::Plan& plan, const parallel::PlanRequest& request, NodeRates node, int process_ranks)
       : plan_(plan), request_(request), node_(std::move(node)), process_ranks_(process_ranks) {}
 
@@ -34,7 +34,8 @@ class Prediction {
   const parallel::PlanRequest& request_;
   const NodeRates node_;
   const int process_ranks_;
-  std::map<std::pair<const parallel::List*, const parallel::List*>, StepCost> steps_;  // key: head list, tail list
+  // key: the instruction lists that begin and end the step
+  std::map<std::pair<const parallel::List*, const parallel::List*>, StepCost> steps_;
 };
 
 }  // namespace spillway::trainer

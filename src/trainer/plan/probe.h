@@ -17,7 +17,7 @@ struct BlockSeconds {
 };
 
 struct UnitSeconds {
-  double tile_s = 0;      // seconds in which one thread updates one element that is in its cache, in the run's format
+  double tile_s = 0;      // seconds in which one thread updates one element that is in its cache, in the state format of the run
   double checksum_s = 0;  // seconds in which one thread computes the checksum of one byte that is in its cache
   double copy_s = 0;      // seconds in which all threads together copy one byte from memory to memory
   double update_s = 0;    // seconds in which all threads together update one element from and to memory
@@ -35,9 +35,9 @@ std::vector<BlockSeconds> time_blocks(const parallel::PlanRequest& request, Devi
 /// Returns the floating-point operations per second of a matrix product with a few hundred rows, on all threads.
 double time_products(DType type, ThreadPool& threads);
 
-/// Measures the members of `unit` that belong to the CPU.
+/// Measures the members of `unit` (times of single operations) that belong to the CPU.
 void time_units(UnitSeconds& unit, const optim::StateFormat& format, ThreadPool& threads);
-/// Measures the members of `unit` that belong to a GPU, and the rate of copies to and from host memory.
+/// Measures the members of `unit` (times of single operations) that belong to a GPU, and the rate of copies to and from host memory.
 void time_gpu_units(UnitSeconds& unit, const optim::StateFormat& format, Device gpu);
 
 }  // namespace spillway::trainer

@@ -26,10 +26,10 @@ using parallel::Instruction;
 using parallel::Op;
 using parallel::PlanRequest;
 
-constexpr double kMostPassSeconds = 2;  // a pass that would take longer, extrapolated from one row, is timed with fewer rows
-constexpr double kMostRowSeconds = 8;   // if one row would take longer at the expected FLOP/s, nothing is timed
+constexpr double kMostPassSeconds = 2;  // a longer pass, as extrapolated from one row, is timed with fewer rows
+constexpr double kMostRowSeconds = 8;   // if one row is expected to take longer, nothing is timed
 constexpr int kLeastPasses = 3;
-constexpr double kTimedSeconds = 0.05;  // passes are repeated for at least so many seconds
+constexpr double kTimedSeconds = 0.05;  // passes are repeated for at least this many seconds
 constexpr double kExpectedShare = 0.5;  // the share of the machine's FLOP/s that one row is expected to reach
 
 // Kinds groups the blocks of a model by kind: it holds the first block of each kind, ascending, and the kind of each
@@ -118,7 +118,8 @@ class Chain {
       seconds[k].forward = seconds_of([&] { runner_.forward(i); });
     }
     for (size_t k = seconds.size(); k-- > 0 && kinds_.first[k] >= r_.layout.first_trained_block;) {
-      if (k + 1 < seconds.size()) forget(kinds_.first[k]);  // the last block is still in the caches after its forward, as in a run
+      // the last block's backward follows its forward directly, so its data is still in the caches, as in a run
+      if (k + 1 < seconds.size()) forget(kinds_.first[k]);
       backward(kinds_.first[k], first, seconds[k]);
     }
     batches_.clear();
@@ -227,8 +228,9 @@ class Chain {
   const Kinds& kinds_;
   const i64 rows_;
   const GpuQueue* const queue_;
-  const bool in_parts_;              // true if the schedule splits the backward into two parts
-  std::span<const std::byte> slab_;  // empty if the whole model fits into the caches
+  const bool in_parts_;  // true if the schedule splits the backward into two parts
+  // memory of activations and gradients, which forget() evicts from the caches; empty if the whole model fits into the caches
+  std::span<const std::byte> slab_;
   std::map<u16, Allocation> weights_, gradients_;
   std::vector<MicroBatch> batches_;
   parallel::BlockRunner runner_;
@@ -284,7 +286,7 @@ std::vector<BlockSeconds> medians(const std::vector<std::vector<BlockSeconds>>& 
 }
 
 std::vector<BlockSeconds> time_chain(Chain& chain, bool accumulates) {
-  chain.pass(true);  // this pass touches all memory for the first time, so it is not timed
+  chain.pass(true);  // the first pass touches all memory for the first time, so it is not timed
   std::vector<std::vector<BlockSeconds>> passes;
   double spent = 0;
   for (int rounds = 0; rounds < kLeastPasses || spent < kTimedSeconds; ++rounds) {
@@ -336,13 +338,14 @@ std::vector<BlockSeconds> time_blocks(const PlanRequest& r, Device device, Tf32 
   const Kinds kinds = kinds_of(r);
   if (pass_flops(r, kinds, 1) > kMostRowSeconds * kExpectedShare * flops) return {};
   MemoryPool pool("probe", budget_bytes, "", device.is_cuda() ? gpu_memory(device.index, budget_bytes) : system_memory());
-  // Image models need two rows: a block may reduce an image to one element, and batch norm's variance of a single element is undefined.
+  // Image models need a batch of two images: a block may reduce an image to one element, and batch norm's variance of a single element is
+  // undefined.
   i64 rows = r.model->reads_images() ? std::min<i64>(2, r.micro_batch_size) : 1;
   std::vector<BlockSeconds> timed = time_rows(r, kinds, rows, device, tf32, threads, pool);
   if (timed.empty()) return {};
   i64 more = r.micro_batch_size;
   while (more > rows && total(timed) * static_cast<double>(more) > static_cast<double>(rows) * kMostPassSeconds) more /= 2;
-  for (; more > rows; more /= 2) {  // halves the rows until there is enough memory
+  for (; more > rows; more /= 2) {  // halves the number of rows until there is enough memory
     std::vector<BlockSeconds> larger = time_rows(r, kinds, more, device, tf32, threads, pool);
     if (larger.empty()) continue;
     timed = std::move(larger);

@@ -13,7 +13,7 @@ namespace spillway::trainer {
 namespace {
 
 constexpr i64 kFewTiles = 8, kManyTiles = 2048, kCopyBytes = 16 * kMiB;
-constexpr double kLongEnough = 1e-3;  // seconds; the launch of a kernel is a small part of an update of this length
+constexpr double kLongEnough = 1e-3;  // seconds that a timed update must take at least, so that launching the kernel is only a small part
 constexpr int kRoundsOnGpu = 4;
 
 class Probe {

@@ -136,18 +136,19 @@ std::vector<ProfileRow> Profile::rows(const Calibration& calibration, const std:
 
 std::string to_text(const std::vector<ProfileRow>& rows, bool measured) {
   constexpr double kLeastShare = 0.002;  // ops below this share of the step are not shown
-  std::string text = fmt::format("{:<26}{:<11}{:>10}{:>8}{:>12}  {}\n", "profile", "lane", "ms/step", "share", "while busy",
-                                 measured ? "of what bench measured" : "of a constant (spillway bench measures this node)");
+  std::string text = fmt::format("{:<23}{:<10}{:>8}{:>8}{:>12}  {}\n", "profile", "lane", "ms/step", "share", "while busy",
+                                 measured ? "of measured" : "of assumed");
   for (const ProfileRow& row : rows) {
     if (!row.op.empty() && row.share < kLeastShare) continue;
     const std::string name = row.op.empty() ? row.kind : "  " + row.op;
-    text += fmt::format("{:<26}{:<11}{:>10.2f}{:>6.1f} %", name, row.op.empty() ? row.lane : "", row.ms, 100 * row.share);
+    text += fmt::format("{:<23}{:<10}{:>8.2f}{:>6.1f} %", name, row.op.empty() ? row.lane : "", row.ms, 100 * row.share);
     if (row.bytes_per_s) text += fmt::format("{:>7.2f} GB/s", *row.bytes_per_s / 1e9);
     if (row.flops_per_s) text += fmt::format("{:>7.2f} TF/s", *row.flops_per_s / 1e12);
     const std::optional<double> rate = row.flops_per_s ? row.flops_per_s : row.bytes_per_s;
     if (rate && row.ceiling) text += fmt::format("  {:.0f} % of {}", 100 * *rate / *row.ceiling, row.ceiling_name);
     text += '\n';
   }
+  if (!measured) text += "the assumed rates are constants: spillway bench measures this node\n";
   return text;
 }
 

@@ -1,6 +1,6 @@
-// Profile sums up a run's steps. For each kind of instruction and executing thread (lane) it gives the busy milliseconds, and the
-// bytes or FLOPs per second that were reached beside the rate that `spillway bench` measured. On a CPU it gives the same for each
-// op of the model's blocks. Lanes run at the same time, so the shares of a step may add up to more than 1. For use by one thread.
+// Profile sums up a run's steps. For each kind of instruction and executing thread (lane) it gives the busy milliseconds, and the bytes
+// or FLOPs per second that were reached, next to the rate that `spillway bench` measured. On a CPU it gives the same for each op of the
+// model's blocks. Lanes run concurrently, so the shares of a step may add up to more than 1. For use by one thread.
 #pragma once
 #include <functional>
 #include <map>
@@ -18,9 +18,11 @@ namespace spillway::trainer {
 struct ProfileRow {
   std::string kind, lane;    // kind of instruction and executing thread, such as "Fetch weights" and "load"
   std::string op = "";       // an op that the instruction runs, such as "conv2d"; empty for the sum over all ops
-  double ms = 0, share = 0;  // mean milliseconds per step; their share of the step
-  std::optional<double> bytes_per_s, flops_per_s, ceiling;  // one of the two rates while busy; the rate that bench measured
-  std::string ceiling_name;                                 // the operation whose rate is `ceiling`: "disk read", "matmul"
+  double ms = 0, share = 0;  // mean milliseconds per step, and this time as a share of the step
+  // bytes_per_s or flops_per_s: the rate while busy (one of the two is set); ceiling: the rate that `spillway bench` measured
+  std::optional<double> bytes_per_s, flops_per_s, ceiling;
+  // the operation whose measured rate is `ceiling`, such as "disk read" or "matmul"
+  std::string ceiling_name;
 };
 
 class Profile {

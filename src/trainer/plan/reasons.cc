@@ -61,7 +61,7 @@ std::string overlap_text(const Plan& plan) {
 // Says whether the CPU or the GPU runs the optimizer's updates. Returns an empty text without a GPU.
 std::string stepper_text(const Plan& plan) {
   if (!plan.on_gpu()) return "";
-  std::array<bool, 2> steps{};  // [0]: the CPU runs some updates; [1]: the GPU does
+  std::array<bool, 2> steps{};  // [0]: whether the CPU runs some updates; [1]: whether the GPU does
   for (const parallel::Group& g : plan.layout.groups) {
     if (plan.has_steps(g)) steps[plan.steps_on_gpu(g.id, !plan.gradient_rests(g, 0))] = true;
   }
@@ -91,7 +91,8 @@ std::string sources_text(const Plan& plan) {
   return text;
 }
 
-// Says how many blocks are prefetched and from where. Returns an empty text if nothing is fetched. A CPU fetches ahead only from nvme.
+// Says how many blocks are prefetched and from where. Returns an empty text if nothing is fetched. With the CPU backend only data on nvme
+// is prefetched.
 std::string prefetch_text(const Plan& plan) {
   const std::string from = plan.on_gpu() ? sources_text(plan) : plan.uses(Tier::nvme) ? "nvme" : "";
   if (from.empty()) return "";

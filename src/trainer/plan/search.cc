@@ -15,8 +15,9 @@ using parallel::Tier;
 
 // At most kMostSized candidates are sized exactly. A plan that fits is usually found long before this limit.
 constexpr int kMostSized = 60;
-// At most kMostCompared plans that fit are simulated. They differ in their placement or in where their optimizer updates run. Only plans
-// whose estimated times are within kWorthComparing of the first one are simulated, since the estimates rank more distant plans correctly.
+// At most kMostCompared plans that fit are simulated. They differ in which tiers store which data, or in where their optimizer updates run.
+// Only plans whose estimated times are within kWorthComparing of the first one are simulated, since the estimates rank more distant plans
+// correctly.
 constexpr size_t kMostCompared = 8;
 constexpr double kWorthComparing = 1.25;
 
@@ -26,15 +27,15 @@ constexpr i64 kPlentyBytes = i64{1} << 50;
 // need the most bytes of the tier are sized, because they leave the most room in the other tiers.
 constexpr size_t kMostTried = 12;
 
-// Returns by how many bytes a candidate's estimate exceeds the budgets, summed over the tiers.
+// Returns by how many bytes a candidate's estimated memory exceeds the budgets, summed over the tiers.
 i64 missing(const Candidate& c, const TierBudgets& b) {
   i64 sum = 0;
   for (size_t t = 0; t < c.bytes.size(); ++t) sum += std::max<i64>(0, c.bytes[t] - b.bytes[t]);
   return sum;
 }
 
-// Returns whether two requests differ at most in how many blocks they prefetch. Such
-// requests need no simulation to be compared, since their estimates rank them correctly.
+// Returns whether two requests differ at most in how many blocks they prefetch. Such requests are not simulated, since their estimates
+// rank them correctly.
 bool alike(const PlanRequest& a, const PlanRequest& b) {
   const parallel::Placement &p = a.placement, &q = b.placement;
   return p.parameters == q.parameters && p.gradients == q.gradients && p.optimizer == q.optimizer && p.activations == q.activations &&

@@ -16,7 +16,7 @@ void require_room(const parallel::Plan& plan, const TierBudgets& budgets);
 /// Returns whether the candidate certainly does not fit. Its estimated bytes are a lower bound, close to the exact bytes.
 bool hopeless(const Candidate& candidate, const TierBudgets& budgets);
 
-/// WayOut is a plan that fits if one tier gets more than its budget.
+/// A plan that would fit if one tier had more bytes than its budget.
 struct WayOut {
   parallel::Tier tier;
   parallel::Plan plan;
@@ -29,12 +29,12 @@ std::vector<WayOut> ways_out(const parallel::PlanRequest& base, const PlacementS
 /// Returns the plan that ways_out() gives for one tier. The result is empty if none was found.
 std::optional<parallel::Plan> plan_with_plenty(parallel::Tier tier, const parallel::PlanRequest& base, const PlacementSettings& wishes,
                                                TierBudgets budgets, const Rates& rates);
-/// Returns the plan that needs the fewest device bytes if the disk and the device had
-/// very large budgets. The result is empty if that plan would fit on the present disk.
+/// Returns the plan that would need the fewest device bytes if disk and device had very large budgets. The result is empty if the present
+/// disk is large enough for that plan.
 std::optional<parallel::Plan> plan_with_a_disk(const parallel::PlanRequest& base, const PlacementSettings& wishes,
                                                const TierBudgets& budgets, const Rates& rates);
 
-/// Fitting is a candidate that fits. Its cost comes from a simulation, which includes waits that the estimate leaves out.
+/// A candidate that fits. Its cost comes from a simulation, which includes waiting times that the estimate ignores.
 struct Fitting {
   parallel::PlanRequest request;
   parallel::Plan plan;
@@ -43,7 +43,8 @@ struct Fitting {
 
 struct Found {
   std::optional<Fitting> best;
-  // `ways` and `closest` explain a refusal. They are set if there is no `best`, unless the search is quick or no explanation is wanted.
+  // `ways` and `closest` explain why no plan fits. They are set if there is no `best`, unless the search is quick or no explanation is
+  // wanted.
   std::vector<WayOut> ways;
   std::optional<parallel::Plan> closest;
 };

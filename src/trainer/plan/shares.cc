@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr u32 kMostWeight = 64;
-constexpr double kTolerance = 0.1;  // measurements of two paths on one drive, made one after the other, differ by less
+constexpr double kTolerance = 0.1;  // two measurements of one drive, made one after the other, differ by a smaller share than this
 
 // Returns the paths' weights for the case that the fastest path has the weight `most`, and the largest relative error of a weight.
 std::pair<std::vector<u32>, double> scaled(const std::vector<double>& rates, u32 most) {

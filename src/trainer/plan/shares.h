@@ -12,10 +12,10 @@ namespace spillway::trainer {
 
 struct Shares {
   std::vector<u32> weights;  // share of each path, as a whole number
-  std::string why;           // reason for the log, such as "bench measured 1.52, 0.51 GB/s"
+  std::string why;           // the reason for these shares, for the log, such as "bench measured 1.52, 0.51 GB/s"
   bool to_measure = false;   // true if the paths' rates are unknown: the weights are equal until they are measured
 
-  std::string text() const;  // "shares 3:1 (bench measured 1.52, 0.51 GB/s)"; empty for one path
+  std::string text() const;  // returns a text such as "shares 3:1 (bench measured 1.52, 0.51 GB/s)"; empty for one path
 };
 
 /// Returns the smallest whole numbers that match every rate to within 10 %. The largest number is at most 64, the smallest at least 1.

@@ -55,9 +55,9 @@ std::vector<ChosenPlan> of_all_stages(const PlanRequest& base, const PlacementSe
   return all;
 }
 
-// Chooses the plans if only some pipeline stages gain by optimizer updates that run at the same time as computing. On
-// a GPU all stages then make their updates in the next forward, if such plans fit: the GPU does not wait for the CPU's
-// updates, and the stages without gain lose nothing. Otherwise all stages make their updates after the backward.
+// Chooses the plans for the case that only some pipeline stages become faster if optimizer updates overlap with computing. On a GPU all
+// stages then make their updates in the next forward, if such plans fit: the GPU does not wait for the CPU's updates, so the other stages
+// lose nothing. Otherwise all stages make their updates after the backward.
 std::vector<ChosenPlan> of_unlike_stages(const PlanRequest& base, PlacementSettings wishes, const TierBudgets& budgets, const Rates& rates,
                                          int first) {
   if (base.device == Device::Kind::cuda) {
@@ -72,8 +72,8 @@ std::vector<ChosenPlan> of_unlike_stages(const PlanRequest& base, PlacementSetti
   return of_all_stages(base, wishes, budgets, rates, first);
 }
 
-// Joins the placements of all pipeline stages into one request. Each parameter group is placed as in the plan of
-// the rank that owns it, and the activations of each block as in the plan of the rank that computes the block.
+// Joins the placements (the tier of each kind of data) of all pipeline stages into one request. Each parameter group is placed as in the
+// plan of the rank that owns it, and the activations of each block as in the plan of the rank that computes the block.
 PlanRequest joined(PlanRequest base, const std::vector<ChosenPlan>& stages, const std::vector<u16>& rank_of) {
   const Plan& any = stages.front().plan;
   const auto of = [&](u16 block) -> const parallel::Placement& { return stages[rank_of[block]].plan.placement; };
@@ -90,7 +90,8 @@ PlanRequest joined(PlanRequest base, const std::vector<ChosenPlan>& stages, cons
   const int rank = base.scheduling.pipeline.rank;
   base.scheduling = any.scheduling;
   base.scheduling.pipeline.rank = rank;
-  base.scheduling.spilled_bytes.clear(), base.scheduling.output_bytes.clear();  // make_plan() fills in both lists again
+  // the lists of outputs and of spilled bytes are cleared, so that make_plan() fills them in again
+  base.scheduling.spilled_bytes.clear(), base.scheduling.output_bytes.clear();
   base.adaptive_overlap = any.train_when_clipping.has_value();
   for (const ChosenPlan& stage : stages) {
     if (stage.plan.staging_buffers == 0) continue;

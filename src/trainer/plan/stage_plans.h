@@ -1,5 +1,6 @@
-// Makes the plans of a pipeline's ranks. Each rank gets a placement that suits its stage. The ZeRO stage, the order of micro-batches,
-// prefetch and overlap must be equal on all ranks; they are chosen for the rank that holds the most parameters. All functions are pure.
+// Makes the plans of a pipeline's ranks. Each rank gets a placement (the tier of each kind of data) that suits its stage. The ZeRO stage,
+// the order of micro-batches, prefetch and overlap must be equal on all ranks; they are chosen for the rank that holds the most parameters.
+// All functions are pure.
 #pragma once
 #include "trainer/plan/cost_model.h"
 #include "trainer/plan/planner.h"
@@ -10,8 +11,8 @@ namespace spillway::trainer {
 /// equal times as possible.
 void deal_blocks(parallel::PlanRequest& request, const PlacementSettings& wishes, const Rates& rates);
 
-/// Chooses the plan of the pipeline rank `base.scheduling.pipeline.rank`. The plan's placement covers the
-/// parameter groups and blocks of all pipeline ranks. With a single pipeline rank this is choose_plan().
+/// Chooses the plan of the pipeline rank `base.scheduling.pipeline.rank`. The plan says in which tier the data of all pipeline ranks'
+/// parameter groups and blocks is stored. With a single pipeline rank this is choose_plan().
 ChosenPlan choose_stage_plans(const parallel::PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets,
                               const Rates& rates);
 

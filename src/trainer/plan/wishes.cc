@@ -18,9 +18,9 @@ optim::StateFormat StateWishes::format(Precision precision) const {
                 "it; leave --master-weights out");
   format.check();
   if (round_gradients && precision == Precision::fp64)
-    throw Error(
-        ErrorCode::usage,
-        "[--gradient-dtype] expected fp32 with --precision fp64, got bf16: gradients rounded to bf16 would waste the precision of fp64");
+    throw Error(ErrorCode::usage,
+                "[--gradient-dtype] expected fp32 with --precision fp64, got bf16: gradients rounded to bf16 would waste the precision of "
+                "fp64; leave --gradient-dtype out");
   return format;
 }
 

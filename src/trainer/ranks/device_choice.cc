@@ -97,7 +97,8 @@ Budgets gpu_budgets(const MemoryGrant& grant, const ChosenDevice& gpu, std::opti
                             "share it), got {}: "
                             "lower it, or end other programs on that GPU (nvidia-smi lists them)",
                             format_bytes(device_room), gpu.name, format_bytes(kGpuReserveBytes), format_bytes(*device_bytes)));
-  const bool of_this_node = gpu.free_bytes.has_value();  // if false, the plan is for another node, whose memory is unknown
+  // true: the GPU is in this node; false: the plan is for a GPU of another node, whose memory is unknown
+  const bool of_this_node = gpu.free_bytes.has_value();
   if (of_this_node && host_bytes && *host_bytes > grant.bytes)
     throw Error(ErrorCode::refused,
                 fmt::format("[budgets] expected --host-memory of at most {}, the memory granted to this process (bounded "
@@ -119,7 +120,7 @@ ChosenDevice device_on_ranks(const RanksConfig& config, const Peers& peers) {
   };
   peers.together(choose);
   const auto sharers = std::ranges::count(peers.gather(gpu), gpu);
-  peers.together(choose);  // chosen again: now that every rank has opened its GPU, the free memory is what all ranks leave
+  peers.together(choose);  // the device is chosen again: now that every rank has opened its GPU, the free memory is what all ranks leave
   if (chosen.free_bytes) *chosen.free_bytes /= sharers;
   chosen.meeting = agree_on_meeting(config, {chosen.device, sharers > 1}, peers);
   if (chosen.meeting.nccl && chosen.free_bytes) {

@@ -19,8 +19,8 @@ constexpr i64 kGpuReserveBytes = 512 * kMiB;
 struct ChosenDevice {
   Device device;
   std::string name = "cpu";       // for messages, such as "cuda:0, NVIDIA H200"
-  std::string model;              // the GPU's product name, on which the bits of results depend; empty for the CPU
-  std::optional<i64> free_bytes;  // GPU memory that this rank may plan with; empty for a CPU, or when planning without the GPU
+  std::string model;              // the GPU's product name, on which the rounding of results depends; empty for the CPU
+  std::optional<i64> free_bytes;  // GPU memory that the plan of this rank may use; empty for a CPU, or when a plan is made without the GPU
   GpuMeeting meeting;             // how the GPUs of several ranks exchange data
 };
 

@@ -16,7 +16,7 @@ namespace spillway::trainer {
 namespace {
 
 constexpr const char *kNoPeers = "NCCL_P2P_DISABLE", *kPeerLevel = "NCCL_P2P_LEVEL", *kConnections = "CUDA_DEVICE_MAX_CONNECTIONS";
-constexpr int kLeastConnections = 16;  // hardware queues for the working threads, two copy streams and NCCL's streams
+constexpr int kLeastConnections = 16;  // the least number of hardware queues: for the working threads, two copy streams and NCCL's streams
 static_assert(kLeastConnections >= parallel::kLanes + 2);
 
 bool wants_nccl(const RanksConfig& config) { return config.communicator == "nccl"; }
@@ -54,8 +54,8 @@ void share_with_node(const Peers& peers) {
 std::string find_problem(const RanksConfig& config, const MeetingPoint& mine, const Peers& peers, i64& bytes) {
   if (std::string problem = first_problem(problem_here(mine), peers); !problem.empty()) return problem;
   share_with_node(peers);
-  // The trial gets half of the timeout. A rank whose trial ends early waits for the
-  // other ranks in the next collective, and that collective has the whole timeout.
+  // The trial gets half of the timeout. A rank whose trial fails early waits for the other ranks in the next collective, which has the
+  // whole timeout.
   const parallel::NcclTrial trial =
       parallel::try_nccl(*peers.communicator(), mine.device.index, static_cast<double>(config.timeout_s) / 2, leave_stuck);
   std::string problem = first_problem(trial.problem, peers);
@@ -94,8 +94,8 @@ std::string peers_of_nccl() {
 
 }  // namespace
 
-// Returns the bytes that NCCL takes on one GPU. A rank has one NCCL communicator with the data-parallel ranks,
-// which all send to each other. With each neighbour in the pipeline it has two more, one for each direction.
+// Returns the bytes that NCCL takes on one GPU. A rank has one NCCL communicator that it shares with the data-parallel ranks, which all
+// send to each other. For each neighbour in the pipeline, the rank has two more communicators, one for each direction.
 i64 nccl_memory(const RanksConfig& config, i64 communicator_bytes, i64 pair_bytes) {
   const i64 stages = config.pipeline_stages, data_ranks = config.ranks / stages;
   const i64 of_data = data_ranks > 1 ? communicator_bytes + (data_ranks - 1) * pair_bytes : 0;

@@ -17,7 +17,7 @@ namespace spillway::trainer {
 /// small GPU a 32nd of its free memory. If a trial shows that NCCL takes more, that many bytes are left free.
 constexpr i64 kLeastNcclBytes = 512 * kMiB;
 
-/// GpuMeeting says how the GPUs of the ranks exchange data.
+/// How the GPUs of the ranks exchange data.
 struct GpuMeeting {
   bool nccl = false;      // true: GPUs exchange data over NCCL; false: through host memory
   i64 nccl_bytes = 0;     // GPU memory that NCCL will take, estimated from a trial
@@ -28,7 +28,7 @@ struct GpuMeeting {
   double abort_s() const { return std::min(15.0, timeout_s); }
 };
 
-/// MeetingPoint is the device of one rank, and whether other ranks use the device too.
+/// The device of one rank, and whether other ranks use the device too.
 struct MeetingPoint {
   Device device;
   bool shared = false;  // true if several ranks use this GPU
@@ -38,9 +38,9 @@ struct MeetingPoint {
 /// one communicator of all ranks takes, and `pair_bytes` what each pair of ranks that send to each other takes in addition.
 i64 nccl_memory(const RanksConfig& config, i64 communicator_bytes, i64 pair_bytes);
 
-/// Collective. Decides how the GPUs exchange data. With --communicator nccl the result is NCCL, or all ranks
-/// throw Error(usage), in one line that says what to change. With --communicator auto the result is NCCL if
-/// each rank has a GPU of its own and a trial succeeds. In the trial each rank sends bytes to all other ranks.
+/// Collective. Decides how the GPUs exchange data. With --communicator nccl the result is NCCL, or all ranks throw Error(usage), in one
+/// line that says what to change. With --communicator auto the result is NCCL if no two ranks share a GPU and a trial succeeds. In the
+/// trial each rank sends bytes to all other ranks.
 GpuMeeting agree_on_meeting(const RanksConfig& config, const MeetingPoint& mine, const Peers& peers);
 /// Predicts the result of agree_on_meeting() for the command `plan`, which runs without other
 /// ranks. Throws Error(usage) for --communicator nccl if the ranks do not compute on GPUs.

@@ -11,8 +11,8 @@
 namespace spillway::trainer {
 namespace {
 
-// Returns the rendezvous address for ranks that torchrun started. If torchrun's agent keeps
-// a store of its own at MASTER_PORT, that port is occupied and the next port is used.
+// Returns the rendezvous address for ranks that torchrun started. If torchrun's agent keeps a store at MASTER_PORT, that port is occupied
+// and the next port is used.
 std::string place_of_torchrun(const Launcher& launcher, const Host& host) {
   const auto name = host.env("MASTER_ADDR"), text = host.env("MASTER_PORT");
   int port = 0;
@@ -21,7 +21,8 @@ std::string place_of_torchrun(const Launcher& launcher, const Host& host) {
     throw Error(ErrorCode::usage,
                 "[rendezvous] expected MASTER_ADDR and MASTER_PORT, or --rendezvous tcp:HOST:PORT or file:PATH, got MASTER_ADDR \"" +
                     name.value_or("") + "\", MASTER_PORT \"" + text.value_or("") + "\"");
-  if (launcher.local_ranks == launcher.ranks) return "unix:spillway-torchrun-" + *text;  // all ranks are on one node
+  // all ranks are on one node, so they meet at a Unix socket
+  if (launcher.local_ranks == launcher.ranks) return "unix:spillway-torchrun-" + *text;
   if (host.env("TORCHELASTIC_USE_AGENT_STORE") == "True") ++port;
   return "tcp:" + (name->find(':') == name->npos ? *name : "[" + *name + "]") + ":" + std::to_string(port);
 }
@@ -39,7 +40,8 @@ std::string first_node(const std::string& nodes) {
 std::string place_of_srun(const Host& host) {
   const std::string step = host.env("SLURM_JOB_ID").value_or("0") + "." + host.env("SLURM_STEP_ID").value_or("0");
   if (host.env("SLURM_STEP_NUM_NODES").value_or("1") == "1") return "unix:spillway-slurm-" + step;
-  constexpr u64 kFirstPort = 20000, kPorts = 10000;  // these ports lie below those that operating systems assign by themselves
+  // these ports are below the range from which operating systems choose ports by themselves
+  constexpr u64 kFirstPort = 20000, kPorts = 10000;
   const u64 port = kFirstPort + RandomKey{}.derive(step).value % kPorts;
   return "tcp:" + first_node(host.env("SLURM_STEP_NODELIST").value_or("localhost")) + ":" + std::to_string(port);
 }

@@ -40,7 +40,8 @@ int on_ranks(const RanksConfig& given, Messages& messages, const Host& host, con
     });
   }
   keep_nccl_from_hanging(given, launcher, messages);
-  bind_to_share(given.bind, launcher, host, gpus_for(given, launcher.local_ranks));  // before other threads start, which inherit it
+  // the thread is bound before it starts other threads, which inherit the binding
+  bind_to_share(given.bind, launcher, host, gpus_for(given, launcher.local_ranks));
   return work(Peers(join_ranks(launcher, timeout_s, given.rendezvous, host)));
 }
 

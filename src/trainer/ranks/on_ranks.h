@@ -15,8 +15,8 @@ using RankWork = std::function<int(const Peers& peers)>;
 
 /// Runs `work` and returns the exit status. If a launcher started this process, or there is one rank only, `work` runs once, in this
 /// process. If `given` asks for several ranks without a launcher, --communicator local runs each rank as a thread of this process; with any
-/// other communicator `start` is called instead, which starts one process for each rank. `leave` ends the process if
-/// ranks that are threads do not end (rank_threads.h); it is null if the process belongs to another program.
+/// other communicator `start` is called instead, which starts one process for each rank. `leave` ends the process if ranks that are threads
+/// do not end (rank_threads.h); it is null if the process belongs to another program.
 int on_ranks(const RanksConfig& given, Messages& messages, const Host& host, const RankWork& work, const std::function<int()>& start,
              void (*leave)(int status) = nullptr);
 

@@ -20,16 +20,17 @@ class AgreedError : public Error {
 };
 
 /// RankPlace is the position of this rank among all ranks, and among the ranks on its host (local). `core_sharers` counts the ranks on this
-/// host that may run on the same cores as this rank. `process_ranks` counts the ranks that are threads of this process. Both include this
-/// rank.
+/// host that may run on the same cores as this rank. `process_ranks` counts the ranks that are threads of this process. Both counts include
+/// this rank.
 struct RankPlace {
   int rank = 0, ranks = 1, local_rank = 0, local_ranks = 1, core_sharers = 1, process_ranks = 1;
 };
 
 class Peers {
  public:
-  /// `all` is this rank's communicator for the group of all ranks, or null if this rank is the only one. `host` is the
-  /// name of this rank's machine in error messages. Collective; throws Error(peer) if the other ranks do not answer.
+  /// Prepares the communication between ranks. `all` is this rank's communicator for the group of all ranks, or null if this rank is the
+  /// only one. `host` is the name of this rank's machine in error messages. Collective; throws Error(peer) if the other ranks do not
+  /// answer.
   explicit Peers(std::unique_ptr<parallel::Communicator> all = nullptr, std::string host = host_name());
 
   const RankPlace& place() const { return place_; }

@@ -39,7 +39,7 @@ class Group {
         break;
       }
     }
-    ends.clear();  // closes the communicators of ranks that never began, so that no rank waits for them
+    ends.clear();  // closes the communicators of ranks that were never started, so that no rank waits for them
     wait_for_all();
     for (std::thread& thread : threads) thread.join();
     return verdict();
@@ -74,7 +74,7 @@ class Group {
     changed_.wait(lock, all_ended);
   }
 
-  // Returns the exception of the first rank that failed by itself, and not because another rank had ended.
+  // Returns the exception of the first rank that failed on its own, not because another rank had ended.
   std::exception_ptr first_failure() const {
     const auto by_itself = [](const std::exception_ptr& failure) { return failure_of(failure).code != ErrorCode::peer; };
     const auto first = std::ranges::find_if(failures_, by_itself);
@@ -95,10 +95,10 @@ class Group {
 
   const RankThreads& given_;
   Messages& messages_;
-  std::mutex mutex_;  // guards all members below it
+  std::mutex mutex_;  // protects all members declared after it
   std::condition_variable changed_;
   std::vector<int> running_;
-  std::vector<std::exception_ptr> failures_;  // in the order in which they happened
+  std::vector<std::exception_ptr> failures_;  // the exceptions of the ranks, in the order in which they happened
   int status_ = 0;
 };
 

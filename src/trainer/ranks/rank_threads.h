@@ -23,7 +23,7 @@ struct RankThreads {
 /// rank's communicator for the group of all ranks, or null if there is only one rank.
 using RankBody = std::function<int(int rank, std::unique_ptr<parallel::Communicator> end)>;
 
-/// Runs `body` for each rank on a thread of its own and waits until all have ended. Returns the largest of their exit statuses. Throws the
+/// Runs `body` for each rank on a separate thread and waits until all have ended. Returns the largest of their exit statuses. Throws the
 /// exception of the first rank that failed by itself, not because of another rank. If ranks do not end within the grace period, prints a
 /// warning that names them, and ends the process or goes on waiting, as `leave` says.
 int run_rank_threads(const RankThreads& threads, Messages& messages, const RankBody& body);

@@ -118,6 +118,15 @@ std::vector<AuditRow> Audit::rows(const MemoryAudit& m) const {
   return rows;
 }
 
+std::string Audit::brief() const {
+  std::string shares;
+  for (size_t r = 0; r < parallel::kResources; ++r) {
+    const double percent = account_.seconds > 0 ? 100 * account_.chain_s[r] / account_.seconds : 0;
+    if (percent >= 0.5) shares += fmt::format("{} {} {:.0f} %", shares.empty() ? ":" : ",", to_string(static_cast<Resource>(r)), percent);
+  }
+  return fmt::format("{} a step ({} planned){}", format_duration(mean(seconds_)), format_duration(mean(predicted_s_)), shares);
+}
+
 std::string Audit::verdict(const Levers& levers) const {
   const Resource bound = bound_by();
   const double share = account_.seconds > 0 ? account_.chain_s[static_cast<size_t>(bound)] / account_.seconds : 0;
@@ -131,7 +140,7 @@ std::string Audit::verdict(const Levers& levers) const {
   return text + "); what would help: " + help_for(bound, levers);
 }
 
-std::string to_text(const std::vector<AuditRow>& rows, i64 steps) {
+std::string to_text(const std::vector<AuditRow>& rows, i64 steps, const Contention& contention) {
   std::string text = fmt::format("  {:<32}{:>12}{:>12}\n", steps == 1 ? "audit of 1 step" : fmt::format("audit, means of {} steps", steps),
                                  "predicted", "measured");
   for (const AuditRow& row : rows) {
@@ -140,6 +149,7 @@ std::string to_text(const std::vector<AuditRow>& rows, i64 steps) {
     if (std::abs(off) >= 0.005) text += fmt::format("{:>+7.0f} %", 100 * off);
     text += '\n';
   }
+  if (contention.busy()) text += "    the machine was busy, so the measured times are too long: " + contention.text() + "\n";
   return text;
 }
 

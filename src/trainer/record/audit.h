@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "trainer/node/busy.h"
 #include "trainer/plan/cost_model.h"
 #include "trainer/plan/phases.h"
 
@@ -17,14 +18,14 @@ struct StepSample {
   Phases phases;
   DiskUse disk;
   parallel::TierBytes moved, planned;
-  double meeting_s = 0;                 // seconds in collectives, including waits for slower ranks
+  double meeting_s = 0;                 // seconds of the step in collectives, including waits for slower ranks
   const StepCost* predicted = nullptr;  // predicted cost of a step with the same instruction lists
 };
 
 struct AuditRow {
   std::string what;
   double predicted = 0, measured = 0;
-  bool bytes = false;  // true if the values are bytes, false if they are seconds
+  bool bytes = false;  // true if the compared values are bytes, false if they are seconds
 };
 
 /// MemoryAudit holds the planned and the peak memory of the whole run, in bytes.
@@ -54,6 +55,8 @@ class Audit {
   void step(const StepSample& sample);
   bool empty() const { return steps_ == 0; }
   std::vector<AuditRow> rows(const MemoryAudit& memory) const;
+  /// Returns a line such as "84 ms a step (97 ms planned): compute 96 %, memory 3 %": what the steps waited for, by share of their time.
+  std::string brief() const;
   /// Returns a sentence such as "bound by disk (60 % of the step…); what would help: …".
   std::string verdict(const Levers& levers) const;
   parallel::Resource bound_by() const { return account_.bound_by(); }
@@ -70,7 +73,8 @@ class Audit {
   parallel::TierBytes moved_, planned_;
 };
 
-std::string to_text(const std::vector<AuditRow>& rows, i64 steps);
+/// Returns the table, and below it a line if the machine was busy during the run.
+std::string to_text(const std::vector<AuditRow>& rows, i64 steps, const Contention& contention);
 /// Returns the facts about a chosen plan from which the audit derives its advice. `stripes` is the number of --nvme paths.
 Levers levers_of(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates, i64 stripes);
 

@@ -11,7 +11,7 @@
 
 namespace spillway::trainer {
 
-constexpr double kMostRecorded = 9e18;  // larger byte counts and step numbers count as absent
+constexpr double kMostRecorded = 9e18;  // larger byte counts and step numbers cannot be right and count as absent
 
 std::optional<double> number_in(const nlohmann::ordered_json& object, const char* key);
 i64 whole_in(const nlohmann::ordered_json& object, const char* key, i64 otherwise = 0);

@@ -11,7 +11,7 @@ namespace spillway::trainer {
 
 class Recorder {
  public:
-  /// `first` is the last step before this process began, `last` the last step of the run.
+  /// Creates a recorder. `first` is the last step before this process began, `last` the last step of the run.
   Recorder(std::filesystem::path run, const Peers& peers, i64 first, i64 last);
 
   /// Writes plan.json. Returns a warning if the file cannot be written, otherwise an empty text. step() returns the same for timeline.json.

@@ -1,6 +1,6 @@
-// RunPlan describes the plan of a run. The file plan.json in the run folder stores it for programs and
-// people that watch the run: memory by tier with its budgets, the predicted time of a step, the bytes
-// that a step moves, and what would make a step faster. The types are plain values; thread-safe.
+// RunPlan describes the plan of a run. The file plan.json in the run folder stores it for programs and people that watch the run: memory by
+// tier with its budgets, the predicted time of a step, the bytes that a step moves, and what would make a step faster. The types are plain
+// values; thread-safe.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -14,7 +14,7 @@
 namespace spillway::trainer {
 
 struct RunPlan {
-  i64 began_at_step = 0;  // last step before the process that made this plan began
+  i64 began_at_step = 0;  // the last step that the run had finished when this process began
   std::string model, device;
   i64 parameters = 0, trained = 0;
   int threads = 0, ranks = 1, pipeline_stages = 1, zero_stage = 0;

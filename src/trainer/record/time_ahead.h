@@ -12,7 +12,7 @@ namespace spillway::trainer {
 /// LongestLately keeps the last few measured times of one kind of work and returns the longest of them.
 class LongestLately {
  public:
-  /// `expected_s` is the estimate until a time has been measured.
+  /// Creates an empty list. `expected_s` is the estimate in seconds until a time has been measured.
   explicit LongestLately(double expected_s = 0) : expected_s_(expected_s) {}
   void add(double seconds);
   double seconds() const;
@@ -26,7 +26,7 @@ class LongestLately {
 struct TimeAhead {
   LongestLately step, validation, micro_batch, sample, token, histograms;
 
-  /// Next says which work follows the next step before the time limit is checked again: a validation, a sample, histograms.
+  /// Next says which work comes between the next step and the next check of the time limit: a validation, a sample, histograms.
   struct Next {
     bool validates = false, samples = false, counts_histograms = false;
   };
@@ -44,7 +44,7 @@ double expected_save_s(i64 bytes, i64 nodes, double bytes_per_s);
 class TimeLimit {
  public:
   explicit TimeLimit(std::optional<double> limit_s = {}) : limit_s_(limit_s) {}
-  /// Returns whether work of `ahead_s` seconds, followed by two saves of `save_s` each, would exceed the limit.
+  /// Returns whether work of `ahead_s` seconds, followed by two saves of `save_s` seconds each, would exceed the limit.
   bool is_short(double now_s, double ahead_s, double save_s) const { return limit_s_ && now_s + ahead_s + 2 * save_s >= *limit_s_; }
   double left_s(double now_s) const { return limit_s_ ? *limit_s_ - now_s : 0; }
   bool any() const { return limit_s_.has_value(); }

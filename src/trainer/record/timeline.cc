@@ -19,7 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::uintmax_t kMostTimelineBytes = 512 * kMiB;
-constexpr double kFinest = 1.0 / 1500;  // shortest visible part of a step: about a pixel of the drawing
+constexpr double kFinest = 1.0 / 1500;  // shortest visible part of a step, as a share of the step: about a pixel of the drawing
 
 i64 number_of(u16 id) { return id == parallel::kNone ? -1 : i64{id}; }
 

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 struct Left {
   fs::path folder;
   Record record;
-  std::string unlike;  // why this start would not continue from the state; empty if it would
+  std::string unlike;  // why this start would not continue from the state on nvme; empty if it would
 };
 
 // Returns the canonical path of a scratch path, so that different spellings of one folder are equal.

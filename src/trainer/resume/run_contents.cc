@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the keys that name files. If their values differ, the contents of the files are compared.
+// Returns the configuration keys that name files. If the files' names in two configurations differ, the files' contents are compared.
 std::vector<std::string> keys_by_contents() { return keys_with(Command::train, &Option::compared_by_contents); }
 
 std::string flag_of(const std::string& key) {
@@ -34,7 +34,7 @@ std::string flag_of(const std::string& key) {
 
 std::string checksum(std::string_view text) { return fmt::format("{}:{:08x}", text.size(), crc32c(std::as_bytes(std::span(text)))); }
 
-// Returns the size of a file and a checksum of its first and last MiB, because reading a large file as a whole would take too long.
+// Returns the size of a file and a checksum of its first and last MiB. Reading all of a large file would take too long.
 std::string ends_of(const fs::path& path) {
   constexpr i64 kEnd = kMiB;
   const data::File file = data::File::open(path);
@@ -58,7 +58,8 @@ std::string model_text(const TrainConfig& config, const ModelSource& source) {
   if (!source.folder) return "";
   const std::string shape = checksum(read_whole(*source.folder / "config.json").value_or(""));
   if (config.from_scratch) return shape;
-  return source.has_weights ? shape + " " + fingerprint_of(*source.folder) : "";  // a run that continues does not need the weights
+  // no fingerprint is needed if the run continues from saved weights
+  return source.has_weights ? shape + " " + fingerprint_of(*source.folder) : "";
 }
 
 std::string tokenizer_text(const TrainConfig& config, const ModelSource& source) {
@@ -83,7 +84,7 @@ std::string adapter_text(const TrainConfig& config) {
 
 void add(RunContents& contents, const char* key, const std::function<std::string()>& text) try {
   if (std::string found = text(); !found.empty()) contents.of[key] = std::move(found);
-} catch (const Error&) {  // the run may not need the file; if it does, reading it reports the error
+} catch (const Error&) {  // the error is ignored: the run may not need the file, and if it does, reading it reports the error
 }
 
 void add_files(RunContents& contents, const TrainConfig& config, const ModelSource& source) {
@@ -103,7 +104,7 @@ RunContents contents_at_paths(const fs::path& run) {
     TrainConfig config = run_config(config_text(run));
     ModelSource source = find_model(config.model);
     add_files(contents, config, source);
-  } catch (const Error&) {  // the model no longer exists
+  } catch (const Error&) {  // the model's files no longer exist, so nothing is known about their contents
   }
   return contents;
 }
@@ -217,7 +218,7 @@ std::vector<std::string> same_contents(const fs::path& run, const TrainConfig& c
   }
   const std::string text = config_text(run);
   if (text.empty()) return same;
-  // The weights of a data mixture are part of --data, but not of the files' contents.
+  // The weights of a data mixture are part of the flag --data, but not of the files' contents.
   if (weighted_paths(run_config(text).data).weights != weighted_paths(config.data).weights) std::erase(same, "data");
   return same;
 }
@@ -272,7 +273,7 @@ bool is_same_run(const fs::path& run, const TrainConfig& config, const RunConten
   const std::vector<fs::path> saved = checkpoints(run);
   const RunContents before = contents_of_run(run, saved.empty() ? Progress() : read_progress(saved.back()));
   return other_contents(run, config, before, now).empty() && number_changes(text, config, same_contents(run, config, before, now)).empty();
-} catch (const Error&) {  // if the folder cannot be read, it is unknown whether it holds this run
+} catch (const Error&) {  // if the folder cannot be read, it is not known to hold this run
   return false;
 }
 
@@ -281,8 +282,12 @@ bool is_same_run(const fs::path& run, const TrainConfig& config, const RunConten
 std::vector<std::string> check_same_run(const fs::path& run, const TrainConfig& config, const Progress& progress, RunContents& now) {
   if (run.empty()) return {};
   const RunContents before = contents_of_run(run, progress);
+  const bool has_config = !config_text(run).empty();
+  // Settings are compared first, because rows of another length, for example, have another checksum although the files are the same.
+  // Paths may differ if the contents are the same, so they are compared last.
+  if (has_config) check_same_numbers(config, run, keys_by_contents());
   check_same_contents(run, config, before, now, progress.step);
-  if (config_text(run).empty()) return {};
+  if (!has_config) return {};
   check_same_numbers(config, run, same_contents(run, config, before, now));
   std::vector<std::string> notes = notes_of(run, config, before, now, progress.step);
   now.of.insert(before.of.begin(), before.of.end());

@@ -23,7 +23,7 @@ struct RunContents {
 
 constexpr const char* kContentsName = "contents.json";
 std::string to_json(const RunContents& contents);
-/// Parses contents.json. Throws nlohmann's exceptions if the text has another form.
+/// Parses contents.json. Throws nlohmann's exceptions if the text is not JSON with the expected keys and types.
 RunContents parse_contents(const std::string& json);
 
 /// Returns the contents of the files that `config` names. `data` is the opened training data.

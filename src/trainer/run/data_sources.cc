@@ -284,7 +284,7 @@ RunData::RunData(const TrainConfig& config, int rank, int workers, ModelSource& 
   paths.insert(paths.end(), config.validation_data.begin(), config.validation_data.end());
   TextWay way;
   if (!model.reads_images()) {
-    const int threads = config.threads ? static_cast<int>(*config.threads) : core_grant(Host{}, 1, 1).cores;
+    const int threads = config.threads ? static_cast<int>(*config.threads) : core_grant(Host{}, 1, 1).threads;
     const std::string run = config.out.empty() ? default_out(config) : config.out;
     way = text_way(config, config, source, paths, data_cache(config, run), threads, progress);
     if (way.maker) text_note = around_note(*way.maker);

@@ -89,7 +89,7 @@ class DataSources {
   /// Returns the samples of all paths. Packs documents into rows of `sequence_length` tokens, and adds the resulting counts to notes().
   std::unique_ptr<data::Samples> samples(i64 sequence_length, data::RowPacking packing, DType dtype,
                                          const std::optional<data::Augmentation>& augment = {}) const;
-  /// Returns the format of the images, or null for text.
+  /// Returns the format of the images, or null if the data is text.
   const data::ImageFormat* images() const { return images_.empty() ? nullptr : &images_.front()->format(); }
   /// Returns one line for each file of documents, which says what the file contains and what was left out, and one line for each unread key
   /// of JSON rows.
@@ -116,7 +116,8 @@ struct OwnData {
 /// OwnParts is the model and the data of a program that makes them itself, in place of a model's name and
 /// the paths of data files. For each empty member, TrainConfig says where to find the model or the data.
 struct OwnParts {
-  std::function<nn::Sequential(DType)> model;  // builds the model with weights of the given type; TrainConfig::model names it
+  // builds the model with weights of the given type; TrainConfig::model is then the name of the model
+  std::function<nn::Sequential(DType)> model;
   OwnData data;
 };
 
@@ -133,9 +134,9 @@ struct RunData {
   /// the row at which the mixture starts to row `rows` of the run, and how many passes over the source the run has then made.
   std::vector<std::string> mixture_notes(const TrainConfig& config, i64 rows) const;
 
-  std::string text_note;  // result of around_note() for the data; empty if all data is token files
+  std::string text_note;  // a line on the special tokens around each text (around_note()); empty if all data is token files
   std::optional<DataSources> sources, validation_sources;
-  std::unique_ptr<data::Loader> training;        // settle_mixture() may still set where a mixture resumes
+  std::unique_ptr<data::Loader> training;        // the training data; settle_mixture() may still set at which row a mixture resumes
   std::unique_ptr<const data::Loader> held_out;  // validation data; null if the run has none
 };
 

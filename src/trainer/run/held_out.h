@@ -1,7 +1,7 @@
-// Computes the loss of a model on validation data and, for images, its accuracy. The result has the same bits on any
-// number of ranks: of R data-parallel ranks, rank j % R evaluates micro-batch j, and the losses are added in the order
-// of j. In each round every rank evaluates one micro-batch. This holds in the last round too, even if fewer
-// micro-batches than ranks remain, because all ranks must take part in the collectives. The surplus results are ignored.
+// Computes the loss of a model on validation data and, for images, its accuracy. The result is bitwise the same on any number of ranks: of
+// R data-parallel ranks, rank j % R evaluates micro-batch j, and the losses are added in the order of j. In each round every rank evaluates
+// one micro-batch. This holds in the last round too, even if fewer micro-batches than ranks remain, because all ranks must take part in the
+// collectives. The surplus results are ignored.
 #pragma once
 #include <functional>
 #include <optional>
@@ -16,8 +16,8 @@ namespace spillway::trainer {
 struct HeldOutLoss {
   double sum = 0;
   i64 targets = 0, micro_batches = 0;
-  /// These counts are set for image models. `right` counts the images whose target class has the largest logit, `among_five` those
-  /// whose target class has one of the five largest. Of two classes with equal logits the class with the lower index ranks first.
+  /// Counts of images, which are set for image models. `right` counts the images whose target class has the largest logit, `among_five`
+  /// those whose target class has one of the five largest. Of two classes with equal logits the class with the lower index ranks first.
   std::optional<i64> right, among_five;
   double mean() const { return sum / static_cast<double>(targets); }
   std::optional<double> accuracy() const { return share(right); }

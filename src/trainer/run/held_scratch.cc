@@ -32,7 +32,7 @@ void HeldScratch::give_up(bool for_good) {
   for (const ScratchPath& path : paths_) {
     for (const offload::Orphan& o : id_.of_others(path.path)) try {
         offload::remove_orphan(path.path, o.name);
-      } catch (const Error&) {  // the error is ignored, because `spillway doctor` still lists the folder
+      } catch (const Error&) {  // the error is ignored: the folder stays, and `spillway doctor` lists it
       }
   }
 }

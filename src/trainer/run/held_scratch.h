@@ -20,8 +20,8 @@ class HeldScratch {
   struct Options {
     bool allow_network = false;  // true with --allow-network-nvme
     offload::IoEngineKind engine = offload::IoEngineKind::automatic;
-    bool first_here = true;    // true for the node's first rank, which also removes files that other ranks of the run left here
-    bool recoverable = false;  // true if a restart could resume from the contents of the files
+    bool first_here = true;    // true for the node's first rank, which also removes files of other ranks of the run on this node
+    bool recoverable = false;  // true if a restart could resume from the contents of the nvme files
     offload::SystemCalls* system = nullptr;  // system calls of the I/O engine, which a test may replace; null: the real ones
   };
   /// Makes a folder on each path. If a dead process with the same `id` left its folder there, that
@@ -56,7 +56,7 @@ class HeldScratch {
   std::unique_ptr<DiskMeter> meter_;  // the engine calls the meter, so the meter must outlive it
   offload::ChosenEngine engine_;
   std::vector<offload::ScratchFolder> folders_;
-  std::string others_, cached_;  // for the log: folders of ranks that no longer exist; paths without direct I/O
+  std::string others_, cached_;  // texts for the log: folders of ranks that no longer exist, and paths without direct I/O
 };
 
 }  // namespace spillway::trainer

@@ -40,6 +40,7 @@ void Inference::open(const Settings& settings, Facts facts, const Workload& work
     if (!device.meeting.text.empty()) messages.log(device.meeting.text);
     for (const std::string& line : session_->choices()) messages.log(line);
   }
+  if (const std::string note = session_->threads_note(config_.bind); !note.empty()) messages.log(note);
   if (const std::string notice = session_->threads_notice(); !notice.empty()) messages.warn(notice);
   for (const std::string& note : source_.notes) messages.log("model: " + note);
   if (peers_.communicator()) ends_ = split_mesh(*peers_.communicator(), mesh_);

@@ -1,5 +1,5 @@
-// Inference runs a trained model without training it, on one rank or sharded over several ranks.
-// The commands generate and evaluate use it. All ranks make the same calls in the same order.
+// Inference loads a trained model and runs its forward pass, on one rank or sharded over several ranks. The commands generate and
+// evaluate use it. All ranks make the same calls in the same order.
 #pragma once
 #include <optional>
 #include <string>

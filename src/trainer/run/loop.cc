@@ -23,9 +23,10 @@
 namespace spillway::trainer {
 namespace {
 
-constexpr i64 kMostNonfinite = 20;  // the run ends after so many nonfinite steps in a row
+constexpr i64 kMostNonfinite = 20;  // the run ends after this many steps in a row with non-finite numbers
 constexpr i64 kSampledTokens = 128;
-constexpr i64 kAnnounced = 20;  // after each of the first kAnnounced steps the answer to a signal gets the new step time
+// after each of the first kAnnounced steps, the text that answers a signal is updated with the measured step time
+constexpr i64 kAnnounced = 20;
 
 }  // namespace
 
@@ -169,6 +170,8 @@ TrainingLoop::StepReport TrainingLoop::step() {
   report.result = take_step(settings);
   report.seconds = step_seconds_ = seconds_since(begin);
   ahead_.step.add(report.seconds);
+  stepping_s_ += report.seconds;
+  if (!first_loss_) first_loss_ = report.result.loss;
   report.accounts = accounts_.end(report.seconds);
   progress_ = after(report.result);
   counted_targets_ += report.result.counted_targets;
@@ -176,7 +179,7 @@ TrainingLoop::StepReport TrainingLoop::step() {
   // --detect-anomaly checked the result of every op, and all were finite, so a sum of results must
   // have overflowed. With a loss scale above 1 that is no anomaly, because the scale was too large.
   if (config_.run->detect_anomaly && report.result.skipped && settings.loss_scale <= 1) {
-    saves_.finish(false);  // makes the message below name the newest checkpoint
+    saves_.finish(false);  // after finish(), the message below names the newest checkpoint
     throw AgreedError(ErrorCode::numbers,
                       fmt::format("[anomaly] step {}: {}, although the result of every op is finite: a sum over micro-batches or ranks, or "
                                   "rounding, overflowed; {}",
@@ -289,7 +292,8 @@ std::string TrainingLoop::why_skipped(const parallel::StepResult& result) const 
     if (all[r].front() == 0) losses.push_back(peers_.name(static_cast<int>(r)));
     for (const double id : std::span(all[r]).subspan(1)) parameters.insert(static_cast<size_t>(id));
   }
-  std::string why = "the gradient norm is not finite";  // used if no loss and no gradient is to blame: the sum of finite squares overflowed
+  // the reason if all losses and gradients are finite: the sum of squared gradients overflowed
+  std::string why = "the gradient norm is not finite";
   if (!losses.empty()) {
     why = all.size() == 1 ? "the loss is not finite" : fmt::format("the loss of {} is not finite", fmt::join(losses, ", "));
   } else if (!parameters.empty()) {
@@ -316,7 +320,7 @@ void TrainingLoop::sample() {
   generate_tokens(session_.rank(), {row}, kSampledTokens, session_.source().config.positions, [&](size_t, i32 id) {
     tokens.push_back(id);
     ahead_.token.add(seconds_since(std::exchange(last, Clock::now())));
-    return peers_.most({breaks_off(ahead_.token.seconds())})[0] == 0;  // false ends the sample, because a rank has to stop or save
+    return peers_.most({breaks_off(ahead_.token.seconds())})[0] == 0;  // the sample ends early if any rank has to stop or save
   });
   if (std::ssize(tokens) == kSampledTokens) ahead_.sample.add(seconds_since(begin));
   working.reset();

@@ -44,7 +44,7 @@ class TrainingLoop {
     parallel::StepResult result;
     double learning_rate = 0, seconds = 0;
     i64 samples = 0;          // rows that the step trained on
-    std::string why_skipped;  // empty unless the step's update was skipped
+    std::string why_skipped;  // why the step's update was skipped; empty if it was not
     std::optional<double> validation_loss, validation_accuracy;
     StepSample accounts;
     int slowest_rank = 0;     // the rank that waited least for the other ranks
@@ -54,11 +54,11 @@ class TrainingLoop {
   parallel::StepResult take_step(const parallel::StepSettings& settings);
   StepBatch next_batch();
   parallel::StepSettings step_settings() const;
-  /// Returns the sum over all ranks of the bytes moved above or below plan. Collective.
+  /// Returns by how many bytes the traffic of all ranks differs from the plan. Collective.
   i64 unplanned_bytes() const;
   double learning_rate() const { return learning_rate(*config_.learning_rate); }
   double learning_rate(double highest) const;
-  /// Returns the progress of the run after a step with this result.
+  /// Returns the run's progress after a step with this result.
   Progress after(const parallel::StepResult& result) const;
   std::string record(const parallel::StepResult& result) const;
   /// Says which ranks' losses, or which parameters' gradients, were not finite. Collective.
@@ -67,7 +67,7 @@ class TrainingLoop {
   void validate(StepReport& report);
   /// Runs a validation that an earlier process did not finish. Returns the exit status if the run stops during the validation.
   std::optional<int> make_up_validation();
-  /// Compares the validation loss, which all ranks know, with the best so far.
+  /// Compares the validation loss, which is the same on all ranks, with the best so far.
   void judge(const StepReport& report);
   void find_best();
   void name_best();
@@ -79,7 +79,7 @@ class TrainingLoop {
   void show_validation(const StepReport& report);
   void sample();
   void write_histograms();
-  /// Prints `said` as a warning, unless it is empty.
+  /// Prints `said` as a warning if it is not empty.
   void warn_of(const std::string& said) const;
   StepReport stepping();
   std::string stop_answer(const std::string& after) const;
@@ -87,10 +87,10 @@ class TrainingLoop {
   void set_answers(const std::string& after);
   std::string what_stands() const;
   std::string what_is_good(const std::vector<std::string>& set_aside) const;
-  /// Ends the run because its numbers are of no use, and marks its current state
-  /// so that no restart resumes from it. Collective; throws Error(numbers).
+  /// Ends the run because its numbers are not finite, and marks the current state so that no restart resumes from it. Collective; throws
+  /// Error(numbers).
   [[noreturn]] void diverge(const std::string& why, const std::string& advice);
-  /// Decides after a step and its validation whether the weights are known to give a finite loss.
+  /// Decides after a step and its validation whether the new weights are known to give a finite loss.
   void judge_weights(const StepReport& report);
   void stands(const std::string& line);
   bool checkpoint_due(const StepReport& report) const;
@@ -125,25 +125,35 @@ class TrainingLoop {
   void end(const StepReport& last);
   void finish(const StepReport& last);
   Trained trained() const;
+  /// The five lines that end a run.
+  std::string summary_text(const StepReport& last) const;
   std::string trained_text() const;
+  std::string time_text() const;
+  std::string memory_text() const;
+  std::string wear_text(const char* indent) const;
+  std::string result_text() const;
+  std::string next_command() const;
+  /// What --audit prints before the five lines; always in log.txt.
+  std::string audit_text() const;
   Wear wear() const;
   Calibration calibration() const;
   /// Returns the table of --profile.
   std::vector<ProfileRow> profile_rows(const Calibration& node) const;
   std::string profile_text() const;
   i64 positions_per_step() const;
-  /// Returns the plural word for what the model reads.
+  /// Returns the plural noun for what the model reads: "tokens" or "images".
   const char* unit() const { return session_.model().reads_images() ? "images" : session_.model().reads_tokens() ? "tokens" : "samples"; }
   double seconds_since(Clock::time_point start) const { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
   const TrainConfig& config_;
   Session& session_;
   const RunData& data_;
-  std::optional<data::StepsAhead> steps_ahead_;  // GPU: loads the next steps' data; CPU: empty, as memory is planned for one step
+  // prefetches the data of the next step; on a CPU it is empty, because there is memory for one step only
+  std::optional<data::StepsAhead> steps_ahead_;
   RunFolder& folder_;
   Messages& messages_;
   const Peers& peers_;
-  Trace* const trace_;  // null without --trace
+  Trace* const trace_;  // writes the trace file; null without the flag --trace
   const TrainCallbacks callbacks_;
   Progress progress_;
   const std::string numbers_hash_;
@@ -152,13 +162,15 @@ class TrainingLoop {
   Clock::time_point last_save_;
   const TimeLimit limit_;
   TimeAhead ahead_;
-  i64 counted_targets_ = 0;  // targets that contributed to the loss in this process's steps
-  i64 answered_step_ = -1;   // saved step that the texts which answer a signal mention
+  std::optional<double> first_loss_;  // the loss of this process's first step
+  double stepping_s_ = 0;             // seconds of this process's steps
+  i64 counted_targets_ = 0;           // targets that contributed to the loss in this process's steps
+  i64 answered_step_ = -1;            // the step of the saved checkpoint that the answer to a signal names
   std::optional<double> last_validation_, last_accuracy_;
   std::optional<Best> kept_;     // the checkpoint that best.json names
   std::optional<Best> to_keep_;  // the checkpoint that best.json will name once the checkpoint is durable
   bool is_best_ = false;         // true if the last validation had the lowest loss so far
-  bool validated_late_ = false;  // true if make_up_validation() ran a validation
+  bool validated_late_ = false;  // true if make_up_validation() made the validation that an earlier process had not finished
   bool owes_save_ = false;       // true if a save was due after a step whose weights were not known to be good
   Wear last_wear_;               // wear of the drives, computed after the last step
   std::optional<Profile> profile_;

@@ -108,14 +108,14 @@ void TrainingLoop::set_answers(const std::string& after) {
     set_stop_answers(stop_answer(after), fmt::format("{}stopped without saving; {}", messages_.terminal() ? "\n" : "", what_stands()));
 }
 
-// Says what a restart can resume from.
+// Returns a sentence on what a restart of the run can resume from.
 std::string TrainingLoop::what_stands() const {
   if (session_.chosen().recoverable()) return "the run's state on nvme is kept";
   return saves_.saved_step() < 0 ? "nothing was saved yet" : fmt::format("the checkpoint of step {} is kept", saves_.saved_step());
 }
 
-// Says what a restart can resume from after a divergence, when the state
-// on nvme is discarded and the checkpoints in `set_aside` were renamed.
+// Returns a sentence on what a restart can resume from after the loss diverged, when the state on nvme is discarded and the checkpoints
+// in `set_aside` were renamed.
 std::string TrainingLoop::what_is_good(const std::vector<std::string>& set_aside) const {
   std::string text = "nothing was saved yet, so the same command starts from the beginning";
   if (!set_aside.empty()) text = "no checkpoint is known to be good, so the same command starts from the beginning";
@@ -200,7 +200,7 @@ void TrainingLoop::end(const StepReport& last) {
   const bool is_saved = progress_.step == first_step_ && saves_.saved_step() == progress_.step && !validated_late_;
   if (!config_.run->no_final_checkpoint && !is_saved) {
     if (progress_.standing.unsound) {
-      saves_.finish(false);  // makes the message below name the newest checkpoint
+      saves_.finish(false);  // after finish(), the message below names the newest checkpoint
       throw AgreedError(ErrorCode::numbers,
                         fmt::format("[train] the last step, {}, is not saved: its loss or its gradient norm is not finite; {}. If only "
                                     "this batch causes it, a larger --steps continues the run",

@@ -60,7 +60,7 @@ std::optional<int> TrainingLoop::make_up_validation() {
   if (!std::exchange(progress_.standing.owes_validation, false) || !data_.held_out) return {};
   messages_.log(fmt::format("running the validation after step {} now, because an earlier start did not finish it", progress_.step));
   StepReport report;
-  report.result.loss = std::numeric_limits<double>::quiet_NaN();  // this process made no training step, so it has no training loss
+  report.result.loss = std::numeric_limits<double>::quiet_NaN();  // no training step was made in this process, so there is no training loss
   validate(report);
   validated_late_ = true;
   if (!report.validation_loss) {
@@ -96,7 +96,8 @@ void TrainingLoop::find_best() {
                                      : "no older checkpoint counts as the best"));
   if (kept_) saves_.keep_step(kept_->step);
   if (!data_.held_out) return;
-  if (kept_ && !standing.best && standing.validated_on.empty()) standing.best = kept_;  // older programs recorded it only in best.json
+  // older programs recorded the best validation only in best.json
+  if (kept_ && !standing.best && standing.validated_on.empty()) standing.best = kept_;
   if (!standing.validates_on(validation_data(config_, data_))) return;
   messages_.log("the earlier validations used other data: the best loss and the patience count start again from here");
   if (kept_) kept_->loss = std::numeric_limits<double>::infinity();
@@ -105,7 +106,8 @@ void TrainingLoop::find_best() {
 void TrainingLoop::judge(const StepReport& report) {
   const double loss = *report.validation_loss;
   is_best_ = progress_.standing.judge(progress_.step, loss);
-  const std::optional<Best>& before = to_keep_ && saves_.has(to_keep_->step) ? to_keep_ : kept_;  // the best that is saved or being saved
+  // the best checkpoint that is saved or is being saved
+  const std::optional<Best>& before = to_keep_ && saves_.has(to_keep_->step) ? to_keep_ : kept_;
   if (callbacks_.keep_best && std::isfinite(loss) && (!before || loss < before->loss)) to_keep_ = Best{progress_.step, loss};
 }
 

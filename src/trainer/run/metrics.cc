@@ -121,6 +121,7 @@ std::string to_json(const Summary& s) {
     row["audit"].push_back({{"what", a.what}, {"predicted", a.predicted}, {"measured", a.measured}, {"unit", a.bytes ? "bytes" : "s"}});
   if (!s.audit.empty()) row["bound_by"] = to_string(s.bound_by);
   row["unplanned_bytes"] = s.unplanned_bytes;
+  row["machine_was_busy"] = s.contention.busy();
   return row.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

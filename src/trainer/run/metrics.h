@@ -1,10 +1,11 @@
-// Formats the lines of metrics.jsonl and the summary of `train --json`. Reading a printed number back gives the same bits. A non-finite
-// number is printed as null, with "nonfinite": "nan" or "inf" beside it.
+// Formats the lines of metrics.jsonl and the summary of `train --json`. Reading a printed number back gives exactly the same number. A
+// non-finite number is printed as null, with "nonfinite": "nan" or "inf" beside it.
 #pragma once
 #include <optional>
 #include <string>
 
 #include "parallel/run/rank.h"
+#include "trainer/node/busy.h"
 #include "trainer/plan/profile.h"
 #include "trainer/record/audit.h"
 #include "trainer/record/wear.h"
@@ -17,7 +18,7 @@ struct MetricsRow {
   double learning_rate = 0, seconds = 0;
   i64 positions = 0, samples = 0;  // positions include padding tokens, result.data_tokens does not
   std::optional<double> validation_loss, validation_accuracy;
-  parallel::TierBytes moved;  // bytes that this rank moved
+  parallel::TierBytes moved;  // bytes that this rank moved in the step
   int ranks = 1, slowest_rank = 0;
   double slowest_wait = 0;  // share of the step's time for which the slowest rank waited for other ranks
   Phases phases;
@@ -26,7 +27,7 @@ struct MetricsRow {
   std::optional<double> matmul_share;  // flops_per_s as a share of the matmul rate that `spillway bench` measured
   double predicted_ms = 0;
   std::string bound_by;
-  Wear wear;  // wear of the drives at the mean write rate since this process began
+  Wear wear;  // wear of the scratch drives at the mean write rate since this process began
   i64 began_at_step = 0;
 };
 
@@ -44,8 +45,8 @@ struct Trained {
   std::string model;
   i64 parameters = 0, trained = 0;  // elements of all parameters; elements of those that are not frozen
   i64 steps = 0;                    // steps, tokens and positions of this process alone
-  i64 tokens = 0, counted = 0;      // tokens (images for an image model); targets that contribute to the loss
-  i64 positions = 0;                // tokens and padding
+  i64 tokens = 0, counted = 0;      // tokens: trained tokens (images for an image model); counted: targets that contributed to the loss
+  i64 positions = 0;                // number of trained tokens including padding
   double seconds = 0;               // duration of this process's training, including all work between steps
   double per_s(i64 count) const { return static_cast<double>(count) / seconds; }
   i64 tokens_in_all = 0;           // tokens trained on by this process and by earlier processes of the run
@@ -60,10 +61,11 @@ struct Summary {
   std::string run;
   Trained trained;
   Wear wear;
-  std::vector<ProfileRow> profile;  // empty without --profile
-  std::vector<AuditRow> audit;      // empty if no step was taken
+  std::vector<ProfileRow> profile;  // rows of the profile; empty without the flag --profile
+  std::vector<AuditRow> audit;      // predicted and measured values; empty if no step was taken
   parallel::Resource bound_by = parallel::Resource::compute;
-  i64 unplanned_bytes = 0;  // bytes that the steps of all ranks moved above or below plan, summed
+  i64 unplanned_bytes = 0;  // bytes moved above or below plan, summed over the steps of all ranks
+  Contention contention;    // whether other programs held the first rank up
 };
 std::string to_json(const Summary& summary);
 

@@ -22,9 +22,8 @@ class Conversations {
   /// Uses the template of --chat-template (a file or a name), or without the flag the template in the tokenizer's
   /// folder. Throws Error(usage) if there is no template, and Error(data) if the template cannot be read.
   Conversations(const WritingConfig& config, const ModelSource& source, std::shared_ptr<const data::Tokenizer> tokenizer);
-  /// Returns the tokens of a conversation up to the point where the model's answer begins. A row may bring its own template variables
-  /// (tools, documents, …). A plain array of `messages` is rendered without any. Throws Error(data) if the template refuses the
-  /// conversation.
+  /// Returns the tokens of a conversation up to the point where the model's answer begins. A row of data may set template variables (tools,
+  /// documents, …); a plain array of `messages` sets none. Throws Error(data) if the template refuses the conversation.
   std::vector<i32> tokens(const nlohmann::ordered_json& messages) const;
   std::vector<i32> tokens(const data::Row& row) const;
 
@@ -41,7 +40,7 @@ struct Prompt {
 
 struct PromptFile {
   std::vector<Prompt> prompts;
-  std::vector<std::string> notes;  // one line for each key of the rows that is not read
+  std::vector<std::string> notes;  // one line for each key of the rows that this program does not read
 };
 
 /// Reads a file of prompts and tokenizes each as `tokenizer(text)` of transformers does (data::encode_with_around). The

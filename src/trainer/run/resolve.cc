@@ -65,7 +65,7 @@ i64 default_micro_batch_size(const models::ModelConfig& model) { return model.re
 
 int loader_workers(const TrainConfig& config, const RankPlace& place) {
   if (config.workers) return static_cast<int>(*config.workers);
-  return config.threads ? static_cast<int>(*config.threads) : core_grant(Host{}, place.core_sharers, place.local_ranks).cores;
+  return config.threads ? static_cast<int>(*config.threads) : core_grant(Host{}, place.core_sharers, place.local_ranks).threads;
 }
 
 kernels::AttentionShape attention_shape(const models::ModelConfig& model, i64 micro_batch_size, i64 sequence_length, DType dtype) {
@@ -154,16 +154,14 @@ std::string last_rows_text(const TrainConfig& config, const data::Loader& loader
 
 std::string epoch_note(const TrainConfig& config, const data::Loader& loader, bool images) {
   const i64 rows = loader.windows_per_step();
-  const char* what = images ? "image" : "row";
   if (loader.is_mixture()) {
     const double epochs = static_cast<double>(*config.steps) * static_cast<double>(rows) / static_cast<double>(loader.windows());
-    return fmt::format("an epoch of the mixture is {}, as many as all its sources have together; {} of {} are {:.4g} epochs",
-                       many(loader.windows(), what), many(*config.steps, "step"), many(rows, what), epochs);
+    return fmt::format("an epoch of the mixture is {}, as many as all its sources have together; {} are {:.4g} epochs",
+                       many(loader.windows(), images ? "image" : "row"), many(*config.steps, "step"), epochs);
   }
   const i64 steps = loader.steps_per_epoch();
-  return fmt::format("an epoch is {} in {} of {} each{}; {} are {:.4g} epochs", many(loader.windows(), what), many(steps, "step"), rows,
-                     last_rows_text(config, loader, images), many(*config.steps, "step"),
-                     static_cast<double>(*config.steps) / static_cast<double>(steps));
+  return fmt::format("an epoch is {}{}; {} are {:.4g} epochs", many(steps, "step"), last_rows_text(config, loader, images),
+                     many(*config.steps, "step"), static_cast<double>(*config.steps) / static_cast<double>(steps));
 }
 
 std::string older_epochs_note(const Progress& progress, const data::Loader& loader) {

@@ -16,7 +16,7 @@ namespace spillway::trainer {
 void resolve_model(TrainConfig& config, ModelSource& source);
 /// Resolves the options that depend on the data: the number of steps and of warm-up steps.
 void resolve_steps(TrainConfig& config, const data::Loader& loader);
-/// Returns a log line that describes an epoch of the resolved run: its rows and steps, the
+/// Returns a text that describes an epoch of the resolved run: its steps, the
 /// size of its last step or the rows that are dropped, and how many epochs the run has.
 std::string epoch_note(const TrainConfig& config, const data::Loader& loader, bool images);
 /// Returns a note if an older version of this program began the run and the rest of the run differs from that

@@ -72,7 +72,7 @@ std::optional<std::string> run_owner(const fs::path& run) {
 void tidy_finished(const fs::path& run) try {
   const RunFolder lock(run);
   remove_rests(run);
-} catch (const Error&) {  // the folder is in use or read-only; the error is ignored because the run is complete
+} catch (const Error&) {  // the error is ignored: the folder is in use or read-only, and the run is complete anyway
 }
 
 RunFolder::RunFolder(fs::path path, bool writes) : path_(std::move(path)) {
@@ -152,7 +152,7 @@ std::string RunFolder::add_validation(i64 step, const std::string& json) {
   const LastLine last = last_line_of(file, step, step_of_line);
   const std::string line = last.step == step && last.end == file.size_bytes() ? with_members(last.text, json) : "";
   if (line.empty()) return "";
-  metrics_.emplace(std::move(file), last.begin);  // the longer line overwrites the shorter one, which begins at last.begin
+  metrics_.emplace(std::move(file), last.begin);  // the completed line, which is longer, overwrites the last line of the file
   metrics_->append(line + "\n");
   if (watching_) watching_->validation(json, line);
   return said_of_disk();

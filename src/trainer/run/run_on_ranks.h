@@ -13,8 +13,8 @@ namespace spillway::trainer {
 /// collectives of the other ranks fail with the same message.
 int run_on_ranks(const Peers& peers, const std::function<int()>& body);
 
-/// Makes the plans of all ranks. The first rank chooses a plan that fits the smallest budget that any rank
-/// has for each tier, and the other ranks build their own plans from that choice. Throws AgreedError.
+/// Makes the plans of all ranks. The first rank chooses a plan that fits, for each tier, the smallest budget of any rank, and the other
+/// ranks build their own plans from that choice. Throws AgreedError.
 void plan_on_ranks(const Peers& peers, Session& session, const PlacementSettings& wishes, const Workload& work);
 
 }  // namespace spillway::trainer

@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMeanSteps = 50;
-constexpr i64 kTailBytes = kMiB;  // more than the bytes of the last kMeanSteps lines
+constexpr i64 kTailBytes = kMiB;  // more bytes than the last kMeanSteps lines of metrics.jsonl take
 constexpr double kMostNumber = 9e18;
 
 std::optional<double> number(const nlohmann::json& row, const char* key) {
@@ -111,23 +111,23 @@ void take_pace(RunStatus& status, const Means& sum, double drives) {
   status.wear = wear_of(nvme, 1, sum.tokens / sum.steps, *status.step_s, status.endurance_bytes, drives);
 }
 
-// Copies the wear that the run itself computed and wrote to its metrics line. It includes the time between steps.
+// Copies the wear of the drives, which the run computes and writes to each line of metrics.jsonl. It includes the time between steps.
 void take_wear(RunStatus& status, const nlohmann::json& row) {
   const auto step = number(row, "nvme_written_per_step"), token = number(row, "nvme_written_per_token"),
              day = number(row, "nvme_written_per_day");
   if (step && token && day) status.wear = {*step, *token, *day, number(row, "days_to_endurance")};
 }
 
-// Returns for how many drives the run computed its wear (drives_worth). The number is derived from the figures in the run's
-// metrics line, since only the run knew the shares of its paths. If these figures are missing, returns the number of paths.
+// Returns the number of drives by which the run divided the wear (drives_worth). The number is derived from a line of metrics.jsonl,
+// since only the run knew the shares of its paths. If these figures are missing, returns the number of paths.
 double drives_of(const nlohmann::json& row, std::optional<i64> endurance_bytes, i64 paths) {
   const auto days = number(row, "days_to_endurance"), bytes_per_day = number(row, "nvme_written_per_day");
   return days && bytes_per_day && endurance_bytes ? *days * *bytes_per_day / static_cast<double>(*endurance_bytes)
                                                   : static_cast<double>(paths);
 }
 
-// Returns the rows of the process that wrote the last row. An earlier process
-// may have placed its state in other tiers, so its rows are left out.
+// Returns the lines of metrics.jsonl that the last process of the run wrote. An earlier process may have placed its state in other tiers,
+// so its lines are left out.
 std::deque<nlohmann::json> rows_since(const std::deque<nlohmann::json>& rows, std::optional<i64> began) {
   std::deque<nlohmann::json> since;
   for (const nlohmann::json& row : rows) {
@@ -163,7 +163,8 @@ void take_metrics(RunStatus& status, const fs::path& run, i64 paths) {
   take_wear(status, last);
 }
 
-// Copies steps, ranks and the drive's endurance from the run's config.json. Returns the number of --nvme paths.
+// Copies the number of steps, the number of ranks and the drive's rated endurance from the run's config.json. Returns the number of
+// --nvme paths.
 i64 take_config(RunStatus& status, const fs::path& run) {
   const nlohmann::json config = parse_json(read_whole(run / "config.json").value_or(""));
   if (!config.is_object()) return 1;
@@ -172,7 +173,7 @@ i64 take_config(RunStatus& status, const fs::path& run) {
   const auto rated = config.find("endurance");
   try {
     if (rated != config.end() && rated->is_string()) status.endurance_bytes = parse_endurance(rated->get<std::string>(), "endurance");
-  } catch (const Error&) {  // a program of another version wrote the rating in an unknown form
+  } catch (const Error&) {  // the rating is in a form that this version does not know
   }
   const auto paths = config.find("nvme");
   return paths != config.end() && paths->is_array() ? static_cast<i64>(paths->size()) : 1;

@@ -13,13 +13,13 @@ namespace spillway::trainer {
 
 struct RunStatus {
   enum class State { running, finished, stopped } state = State::stopped;
-  std::string owner;  // the process that runs the run, if any: "host h, process p"
+  std::string owner;  // the process that executes the run, if any: "host h, process p"
   i64 step = 0;       // number of the last step in metrics.jsonl
   std::optional<i64> steps;
   i64 ranks = 1;
   std::optional<i64> slowest_rank;  // the rank that was slowest most often among the last steps
   std::optional<double> loss, validation_loss;
-  /// These are means over the last steps that have a time. They are empty if no step has one.
+  /// Means over the last steps for which a time was recorded: seconds per step and tokens per second. Empty if no step has a time.
   std::optional<double> step_s, tokens_per_s;
   std::optional<double> positions_per_s;  // includes padding, which older programs counted as tokens
   std::optional<double> left_s;           // estimated seconds until the last step, computed from step_s

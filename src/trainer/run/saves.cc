@@ -130,8 +130,8 @@ void Saves::stepped(double seconds) {
   }
 }
 
-// Returns how much longer the steps took because of the save. A step that waits for the save keeps its disk
-// transfers going, so the rest of the step is shorter. The wait alone would therefore overstate the loss.
+// Returns by how many seconds the save lengthened the steps. While a step waits for the save, its disk transfers continue, so the rest of
+// the step is shorter. The waiting time alone would therefore overstate the loss.
 double Saves::steps_lost_s(double waited_s) const { return usual_s_.size() < kLeastUsual ? waited_s : std::min(waited_s, longer_s_); }
 
 void Saves::finish(bool must) {

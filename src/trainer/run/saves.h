@@ -39,8 +39,8 @@ class Saves {
   /// Must be called after each step. `good` is the newest step whose weights gave a finite
   /// loss. With `sound` false the current weights may be useless, and no checkpoint is removed.
   void judge(i64 good, bool sound);
-  /// Collective. Renames all checkpoints that are not known to be good (set_checkpoint_aside), so that the run does
-  /// not resume from them. Must be called while no save is under way. Returns the new names on the first rank.
+  /// Collective. Renames all checkpoints that are not known to be good (set_checkpoint_aside), so that the run does not resume from them.
+  /// Must be called while no save is under way. On the first rank, returns the new names.
   std::vector<std::string> set_doubtful_aside();
   /// Must be called after each step, with the step's duration. Reports a save that has ended.
   void stepped(double seconds);
@@ -74,17 +74,17 @@ class Saves {
   Clock::time_point begin_;
   i64 saved_step_;
   std::optional<i64> kept_step_;
-  // The snapshot's thread also reads good_, sound_ and spared_ when it removes old checkpoints.
+  // good_, sound_ and spared_ are atomic because the snapshot's thread reads them when it removes old checkpoints.
   std::atomic<i64> good_;
   std::atomic<bool> sound_ = true;
   std::atomic<bool> spared_ = false;  // true if an old checkpoint was kept that may be removed later
   std::function<void(i64 step)> saved_;
   i64 step_ = -1;         // step of the last save that was begun; -1 if that save failed
-  double before_s_ = 0;   // seconds that begin() took for the current save
+  double before_s_ = 0;   // seconds of training that begin() cost for the current save
   double blocked_s_ = 0;  // before_s_ plus the seconds waited in finish()
-  double longer_s_ = 0;   // seconds by which the steps during the save took longer than usual, summed
+  double longer_s_ = 0;   // seconds by which the steps during the save were longer than usual, summed over these steps
   i64 plain_steps_ = 0;
-  std::deque<double> usual_s_;  // seconds of the last few steps without a save
+  std::deque<double> usual_s_;  // durations in seconds of the last few steps that ran without a save
   LongestLately took_;
 };
 

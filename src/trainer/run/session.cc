@@ -11,6 +11,7 @@
 #include "trainer/node/cores.h"
 #include "trainer/node/grant.h"
 #include "trainer/plan/choice.h"
+#include "trainer/plan/cluster_rates.h"
 #include "trainer/plan/freeze.h"
 #include "trainer/plan/search.h"
 #include "trainer/plan/stage_plans.h"
@@ -42,7 +43,7 @@ Session::Session(const ResourceConfig& config, ChosenDevice device, ModelSource 
   std::vector<bool> statistic;
   for (const auto& p : model_.parameters) names.push_back(p->name), statistic.push_back(p->statistic);
   group_of_ = groups_of_names(state.optimizer_groups, names, statistic);
-  threads_ = config.threads ? static_cast<int>(*config.threads) : core_grant(Host{}, place.core_sharers, place.local_ranks).cores;
+  threads_ = config.threads ? static_cast<int>(*config.threads) : core_grant(Host{}, place.core_sharers, place.local_ranks).threads;
   budgets_ = memory_budgets(config, device_choice_, place.local_ranks);
   nvme_ = find_nvme_paths(config, id_, place.local_ranks);
   add_nvme(budgets_, nvme_);
@@ -95,9 +96,19 @@ void Session::plan(const PlacementSettings& wishes, const Workload& work) {
   if (request_.training) chosen_->why.push_back(prediction_->text());
 }
 
-// Measures this node's rates, from which the times of plans are predicted. The disks are measured only if
-// a plan may use them. The measured rates of the disks may also decide the shares of the scratch paths.
+// Returns the rates from which the times of plans are predicted.
 NodeRates Session::look_at_node(const parallel::PlanRequest& request, bool may_spill) {
+  NodeRates node = config_.cluster ? cluster_rates(parse_cluster(*config_.cluster, "--cluster"), request,
+                                                   {config_.tf32_matmul, config_.tf32_conv}, threads_)
+                                   : measure_node(request, may_spill);
+  node.rates.disk_read_bytes_per_s /= place_.local_ranks;  // the node's ranks share its drives
+  node.rates.disk_write_bytes_per_s /= place_.local_ranks;
+  return node;
+}
+
+// Measures this node's rates. The disks are measured only if a plan may use them. The measured rates of the disks may also decide the
+// shares of the scratch paths.
+NodeRates Session::measure_node(const parallel::PlanRequest& request, bool may_spill) {
   const Calibration calibration = load_calibration();
   DiskLook disks;
   // The test file is no larger than the weights in fp32. A step of a small model moves few bytes, and measuring the disk must not take
@@ -111,10 +122,7 @@ NodeRates Session::look_at_node(const parallel::PlanRequest& request, bool may_s
                           .threads = threads_,
                           .tf32 = {config_.tf32_matmul, config_.tf32_conv},
                           .device_bytes = budgets_.bytes[0]};
-  NodeRates node = measure_rates(request, computer, calibration, disks, nvme_.shares.weights);
-  node.rates.disk_read_bytes_per_s /= place_.local_ranks;  // the node's ranks share its drives
-  node.rates.disk_write_bytes_per_s /= place_.local_ranks;
-  return node;
+  return measure_rates(request, computer, calibration, disks, nvme_.shares.weights);
 }
 
 void Session::predict_with(NodeRates node) { prediction_.emplace(chosen_->plan, request_, std::move(node), place_.process_ranks); }
@@ -150,6 +158,12 @@ std::string Session::threads_notice() const {
       "--threads {} is too many for {} core{} (limited by {}): threads that share a core wait for each other, so steps take several times "
       "as long",
       threads_, grant.cores, grant.cores == 1 ? "" : "s", grant.bounded);
+}
+
+std::string Session::threads_note(const std::string& bind) const {
+  const CoreGrant grant = core_grant(Host{}, place_.core_sharers, place_.local_ranks);
+  if (grant.variables.set.empty()) return "";
+  return threads_line(grant, {.threads = threads_, .ranks = place_.ranks, .by_flag = config_.threads.has_value(), .bind = bind});
 }
 
 void Session::open(offload::SystemCalls* system, const parallel::MeshEnds* ends) {

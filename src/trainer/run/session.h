@@ -45,20 +45,23 @@ class Session {
   void print_plan(Messages& messages) const;
   /// Returns a warning if there are more threads than cores, otherwise an empty text.
   std::string threads_notice() const;
+  /// Returns the line of threads_line() for the --bind value `bind`, or an empty text if no environment variable for threads is set.
+  std::string threads_note(const std::string& bind) const;
   /// Returns how many more bytes open() will take, on all ranks of this node together, from the filesystem
   /// that holds `folder`. Files that a dead run with this session's id left there are reused and do not count.
   i64 scratch_bytes_beside(const std::string& folder) const;
   /// Allocates the memory and the scratch files. `system` makes the I/O engine's system calls, or is
   /// null for the real ones. `ends` are this rank's communicators, or null if this rank is the only one.
   void open(offload::SystemCalls* system = nullptr, const parallel::MeshEnds* ends = nullptr);
-  /// Says what open() and make_rank() are doing, for a progress line such as "page-locking host memory, 120 GiB of 480 GiB". Thread-safe.
+  /// Returns what open() and make_rank() are doing, as text for a progress line such as "page-locking host memory, 120 GiB of 480 GiB".
+  /// Thread-safe.
   std::string taking() const;
   /// Collective. Makes the rank. Must be called after open(), since the ranks' GPUs may connect in this call.
   void make_rank();
   /// Renames the files on nvme from which a state was recovered. They are kept, but the run does not resume from that state.
   void set_state_aside();
-  /// Reopens the state on nvme as it was after the optimizer step that `generation`
-  /// numbers. Used if this rank has a later state that some other rank does not have.
+  /// Reopens the state on nvme as it was after the optimizer step that `generation` numbers. Used if this rank has a later state that
+  /// another rank lacks.
   void go_back_to(u64 generation);
   /// Returns a log line that names the nvme folders and the I/O engine. The result is empty if the plan does not use nvme.
   std::string nvme_line() const { return scratch_ ? scratch_->text() : ""; }
@@ -100,6 +103,7 @@ class Session {
  private:
   parallel::PlanRequest request_for(const Workload& work) const;
   NodeRates look_at_node(const parallel::PlanRequest& request, bool may_spill);
+  NodeRates measure_node(const parallel::PlanRequest& request, bool may_spill);
   void predict_with(NodeRates node);
   void take_memory();
   Pinning pinning();
@@ -126,7 +130,8 @@ class Session {
   std::unique_ptr<ThreadPool> pool_;
   i64 unlocked_bytes_ = 0;  // bytes of host memory that could not be page-locked
   std::string why_unlocked_;
-  std::atomic<i64> pinned_bytes_ = 0, pinning_bytes_ = 0;  // bytes page-locked by finished allocations; by the current one (0: none)
+  // bytes page-locked by finished allocations; bytes to page-lock in the current allocation (0: none)
+  std::atomic<i64> pinned_bytes_ = 0, pinning_bytes_ = 0;
   std::unique_ptr<MemoryPool> device_, host_;
   std::optional<HeldScratch> scratch_;  // set if the plan uses nvme
   parallel::Resources resources_;

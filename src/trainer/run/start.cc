@@ -75,7 +75,7 @@ void take_newest_before(const TrainConfig& config, const std::optional<fs::path>
     }
   }
   if (config.resume.path.empty()) return;
-  start.checkpoint = named_checkpoint(config);  // the run began from this checkpoint and died before its own first save
+  start.checkpoint = named_checkpoint(config);  // the run began from the checkpoint of --resume PATH and died before its own first save
   start.progress = read_progress(*start.checkpoint);
 }
 

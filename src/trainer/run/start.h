@@ -48,9 +48,10 @@ void check_same_numbers(const TrainConfig& config, const std::filesystem::path& 
 
 /// Recovery is the state that a dead process left on nvme, or the reason why the state is not used.
 struct Recovery {
-  std::optional<Record> record;  // set if the state is used; otherwise at most one of the three reasons is set
-  std::string written_over;      // why the state is overwritten: a checkpoint is as new, or the run diverged
-  std::string set_aside;         // why the state is renamed and kept
+  // the record stored with the state; set if the state is used, otherwise at most one of the three reasons is set
+  std::optional<Record> record;
+  std::string written_over;  // why the state is overwritten: a checkpoint is as new, or the run diverged
+  std::string set_aside;     // why the state is renamed and kept
   std::string damaged;
 };
 /// Decides whether to resume from the state on nvme. Throws Error(usage) if the state was made

@@ -4,6 +4,7 @@
 #pragma once
 #include <vector>
 
+#include "trainer/node/busy.h"
 #include "trainer/record/audit.h"
 #include "trainer/run/session.h"
 
@@ -11,7 +12,7 @@ namespace spillway::trainer {
 
 class StepAccounts {
  public:
-  explicit StepAccounts(Session& session) : session_(session) {}
+  explicit StepAccounts(Session& session) : session_(session), watch_(cpu_sample_here) {}
 
   /// begin() must be called right before the rank's step and end() right after it. `seconds` is the step's duration.
   void begin();
@@ -25,6 +26,8 @@ class StepAccounts {
   /// absolute differences for each tier and direction. Must be called only when no update is deferred.
   i64 unplanned_bytes() const;
   const Audit& audit() const { return audit_; }
+  /// Says whether other programs have held this process up since the run began.
+  Contention contention() const { return watch_.so_far(); }
   /// Returns the audit's table. The result is empty before the first step.
   std::vector<AuditRow> audit_rows() const;
 
@@ -33,6 +36,7 @@ class StepAccounts {
   parallel::TierBytes moved_before_, planned_before_, moved_, planned_;
   DiskUse disk_before_;
   Audit audit_;
+  BusyWatch watch_;
 };
 
 }  // namespace spillway::trainer

@@ -102,7 +102,8 @@ void Trace::add_counter(double at_us, offload::Tier tier, i64 read_bytes, i64 wr
 }
 
 void Trace::step(i64 step, const parallel::Rank& rank) {
-  if (step + 1 == steps_.first || (step == steps_.first && steps_.first == 1)) watch_.take();  // drops transfers from before the trace
+  // drops the transfers that were completed before the trace
+  if (step + 1 == steps_.first || (step == steps_.first && steps_.first == 1)) watch_.take();
   if (step < steps_.first || step > steps_.last) return;
   if (step == steps_.first) zero_ = rank.head_begin();
   add_list(*rank.last_head(), rank.head_timings(), rank.head_begin());

@@ -33,7 +33,8 @@ class DiskWatch final : public offload::SystemCalls {
 
  private:
   std::mutex mutex_;
-  std::map<std::tuple<int, i64, bool>, Clock::time_point> begun_;  // key: descriptor, offset, write
+  // when each pending transfer was submitted; key: descriptor, offset, write
+  std::map<std::tuple<int, i64, bool>, Clock::time_point> begun_;
   std::vector<Transfer> done_;
 };
 

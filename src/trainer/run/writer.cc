@@ -10,7 +10,7 @@
 namespace spillway::trainer {
 namespace {
 
-// Line is the text of one row while it is generated.
+// The text of one answer while it is generated.
 struct Line {
   StopText stop;
   std::unique_ptr<data::StreamDecoder> decoder;

@@ -21,7 +21,8 @@ namespace {
 
 void check_tokenizer(const std::string& tokenizer) {
   if (tokenizer == "bytes" || std::filesystem::exists(tokenizer)) return;
-  refuse("[--tokenizer] expected bytes, a tokenizer.json or the folder that contains one, got " + tokenizer + ", which does not exist");
+  refuse("[--tokenizer] expected bytes, a tokenizer.json or the folder that contains one, got " + tokenizer +
+         ", which does not exist: nothing is downloaded; `hf download ORG/NAME tokenizer.json` gets one of the Hugging Face Hub");
 }
 
 void check_activations(const PlacementWish& wish) {
@@ -50,7 +51,7 @@ void check_ranks(const TrainConfig& config) {
     refuse(
         "[--gradient-reduction] expected --zero-stage 2, 3 or auto with micro-batch, because each rank then stores only its shard of the "
         "gradients, got --zero-stage " +
-        std::to_string(*config.placement->zero_stage));
+        std::to_string(*config.placement->zero_stage) + ": leave --gradient-reduction or --zero-stage out");
 }
 
 void check_validation(const TrainConfig& config) {
@@ -59,7 +60,8 @@ void check_validation(const TrainConfig& config) {
   for (const Option* option : options_of(Command::train)) {
     if (option->needs_validation_data && is_given(*option, given))
       refuse("[--" + option->name +
-             "] expected --validation-data or --validation-fraction as well, got neither: there is no validation data");
+             "] expected --validation-data or --validation-fraction as well, got neither: give one of them, or leave --" + option->name +
+             " out");
   }
 }
 
@@ -77,7 +79,7 @@ void check_schedule(const TrainConfig& config) {
         "[--lr-schedule] expected --lr-step-size N with the schedule step, got none: the rate is multiplied by --lr-gamma every N steps");
   if (config.lr_schedule == onecycle && config.warmup_steps.value_or(0) > 0)
     refuse("[--warmup-steps] expected none with --lr-schedule onecycle, whose warm-up is set by --lr-pct-start, got " +
-           std::to_string(*config.warmup_steps));
+           std::to_string(*config.warmup_steps) + ": leave --warmup-steps out");
 }
 
 // Checks the names of --allow-change. Users may write them with dashes or
@@ -105,7 +107,7 @@ void check(TrainConfig& config, const Host& host) {
   check_allowed(config);
   config.micro_batches();
   if (!config.run->prompt.empty() && config.run->sample_every == 0)
-    refuse("[--prompt] expected --sample-every N as well, got none: no samples are printed without --sample-every");
+    refuse("[--prompt] expected --sample-every N as well, got none: no samples are printed without it; give it, or leave --prompt out");
   if (config.run->histograms_every > 0 && !config.run->tensorboard)
     refuse(
         "[--histograms-every] expected --tensorboard on, got off: histograms are written only to TensorBoard's event files; leave one of "
@@ -169,7 +171,8 @@ void check_forward(RanksConfig& config, const Host& host) {
   check_checkpoint(config.checkpoint);
   if (config.tokenizer) check_tokenizer(*config.tokenizer);
   check_activations(config.placement->activations);
-  config.placement->gradients = config.placement->optimizer = PlacementWish::whole(Tier::device);  // forward passes make neither
+  // a forward pass has no optimizer state and no gradients, so they are placed on the device, where they take no bytes
+  config.placement->gradients = config.placement->optimizer = PlacementWish::whole(Tier::device);
   find_nvme(config, config.placement->parameters.uses(Tier::nvme), host);
 }
 
@@ -191,7 +194,8 @@ void check(ChatConfig& config, const Host& host) {
   check_one_process("chat", "chat runs in one process; generate --prompts can use several processes", host);
   check_forward(config, host);
   if (config.ranks > 1)
-    refuse("[--ranks] expected 1 for chat, got " + std::to_string(config.ranks) + ": generate --prompts can use several ranks");
+    refuse("[--ranks] expected 1 for chat, got " + std::to_string(config.ranks) +
+           ": leave --ranks out; generate --prompts can use several ranks");
 }
 
 void check(ExportConfig& config, const Host& host) {
@@ -227,14 +231,45 @@ void check(BenchConfig&, const Host& host) {
 }
 void check(SelftestConfig&, const Host&) {}
 
-// Checks a value for an #SBATCH directive, which is one line of the job script. The
-// value must not contain anything that would end the line or begin another word.
+// Checks a value that is written into an #SBATCH directive, one line of the job script. The value must not contain anything that would
+// end the line or begin another word.
 void check_directive(const std::string& flag, const std::string& value) {
   const bool plain = std::ranges::all_of(value, [](unsigned char c) {
     return c < 128 && (std::isalnum(c) || std::string_view("_-.,:+@/=").find(static_cast<char>(c)) != std::string_view::npos);
   });
   if (!plain)
     refuse("[" + flag + "] expected a name of letters, digits and _-.,:+@/= only, as in Slurm's names, got " + data::in_quotes(value));
+}
+
+// Checks an option that --sbatch adds to the job script. It must stay one line, and must not be one that the script has already.
+void check_sbatch(const std::string& line, const SlurmConfig& config) {
+  constexpr std::string_view kNeeded[] = {"signal", "requeue", "no-requeue", "open-mode"};
+  const size_t dashes = line.starts_with("--") ? 2 : line.starts_with("-") ? 1 : 0;
+  const size_t name_end = dashes == 1 ? 2 : std::min(line.find_first_of("= "), line.size());
+  if (dashes == 0 || name_end <= dashes || line.size() < name_end)
+    refuse("[--sbatch] expected an option of sbatch with its dashes, such as \"-C ib\", got " + data::in_quotes(line));
+  if (std::ranges::any_of(line, [](unsigned char c) { return c < ' ' || c == 127; }))
+    refuse("[--sbatch] expected one line without control characters, got " + data::in_quotes(line));
+  const std::string name = line.substr(dashes, name_end - dashes);
+  if (dashes == 2 && std::ranges::count(kNeeded, name) > 0)
+    refuse("[--sbatch] expected no " + data::in_quotes(line) + ": the script needs its own, so that the run can save and continue");
+  const Settings settings = config;
+  for (const Option* option : options_of(Command::slurm)) {
+    if ((name.size() == 1) != (dashes == 1) || std::ranges::count(option->sbatch, name) == 0) continue;
+    if (option->always_in_script || is_given(*option, settings))
+      refuse("[--sbatch] expected an option that the script does not have yet, got " + data::in_quotes(line) + ": use --" + option->name);
+  }
+}
+
+// Checks the values of options that become words of Slurm's.
+void check_directives(const SlurmConfig& config) {
+  const Settings settings = config;
+  for (const Option* option : options_of(Command::slurm)) {
+    if (!option->is_slurms_name || !is_given(*option, settings)) continue;
+    const auto texts = option->field.get(settings);
+    if (texts) check_directive("--" + option->name, texts->front());
+  }
+  for (const std::string& line : config.directives) check_sbatch(line, config);
 }
 
 // Refuses the flag's path if it does not exist. A path with a shell variable is not checked, because only the job can expand it.
@@ -252,18 +287,30 @@ void check(SlurmConfig& config, const Host&) {
   for (const std::string& path : config.validation_data) check_there("--validation-data", path);
   if (config.model.starts_with("/") || config.model.starts_with("./") || config.model.starts_with("../"))
     check_there("--model", config.model);
-  check_directive("--account", config.account);
-  check_directive("--partition", config.partition);
+  check_directives(config);
+  if (!config.gpu_type.empty() && config.gpus == 0) refuse("[--gpu-type] expected --gpus N as well, got no GPUs");
+  if (config.gpu_type.find_first_of(":,=") != std::string::npos)
+    refuse("[--gpu-type] expected the name of one kind of GPU, such as h100, got " + data::in_quotes(config.gpu_type) +
+           ": --gpus says how many");
+  if (std::ranges::any_of(config.output, [](unsigned char c) { return c <= ' ' || c == 127; }))
+    refuse("[--output] expected a file name without spaces, got " + data::in_quotes(config.output));
+  if (config.threads && config.cpus_per_task && *config.threads > *config.cpus_per_task) {
+    refuse("[--threads] expected at most the " + std::to_string(*config.cpus_per_task) + " of --cpus-per-task, got " +
+           std::to_string(*config.threads) + ": threads that share a core wait for each other");
+  }
   const i64 ranks = config.gpus > 0 ? config.nodes * config.gpus : config.ranks;
   if (config.gpus > 0 && config.ranks != 1 && config.ranks != ranks) {
-    refuse("[--ranks] expected " + std::to_string(ranks) + ", one for each GPU, or no --ranks, got " + std::to_string(config.ranks));
+    refuse("[--ranks] expected " + std::to_string(ranks) + ", one for each GPU, got " + std::to_string(config.ranks) +
+           ": leave --ranks out");
   }
   if (ranks % config.nodes != 0) {
     refuse("[--ranks] expected a multiple of --nodes " + std::to_string(config.nodes) + ", got " + std::to_string(config.ranks));
   }
   config.ranks = ranks;
   if (config.communicator == "local" && ranks > 1)
-    refuse("[--communicator] expected auto or mpi, because srun starts the ranks, got local, whose ranks are threads of one process");
+    refuse(
+        "[--communicator] expected auto or mpi, because srun starts the ranks, got local, whose ranks are threads of one process: "
+        "leave --communicator out");
 }
 
 void check(ScheduleConfig& config, const Host&) {
@@ -271,7 +318,7 @@ void check(ScheduleConfig& config, const Host&) {
   if (config.csv && !config.csv->ends_with(".csv")) refuse("[--csv] expected a name that ends in .csv, got \"" + *config.csv + "\"");
 }
 
-// Fills in the settings that --cluster describes. Refuses flags for values that the cluster itself determines.
+// Fills in the settings that --cluster describes. Refuses flags whose values the cluster determines.
 void take_cluster(PlanConfig& config) {
   if (!config.cluster) return;
   const Settings given = config;

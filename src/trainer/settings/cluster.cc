@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "trainer/settings/text.h"
@@ -16,8 +18,8 @@ constexpr i64 kMostOfEither = 65536;
 
 [[noreturn]] void reject_cluster(const std::string& text, const std::string& what, const std::string& why) {
   refuse(fmt::format(
-      "[{}] expected NODESxGPUSxNAME-MEMORY,MEMORY[,nvme=SIZE], with memory and nvme per node, such as \"2x8xH100-80GiB,1TiB,nvme=7TB\", "
-      "got \"{}\": {}",
+      "[{}] expected NODESxGPUSxCARD[-MEMORY],MEMORY[,nvme=SIZE], with the memory of a GPU, and the memory and nvme of a node, such "
+      "as \"2x8xH100-80GiB,1TiB,nvme=7TB\", got \"{}\": {}",
       what, text, why));
 }
 
@@ -37,29 +39,55 @@ class Reading {
 
   Cluster cluster() const {
     const std::vector<std::string> parts = parts_of(text_);
-    if (parts.size() < 2 || parts.size() > 3) reject_cluster(text_, what_, "the value needs one comma or two");
+    if (parts.size() < 2) reject_cluster(text_, what_, "the value needs a comma, and then the memory of a node");
     Cluster cluster;
     read_gpus(parts[0], cluster);
     cluster.host_bytes = bytes(parts[1], "the memory of a node");
-    if (parts.size() == 3) {
-      if (!parts[2].starts_with("nvme=")) reject_cluster(text_, what_, "\"" + parts[2] + "\" is not nvme=SIZE");
-      cluster.nvme_bytes = bytes(parts[2].substr(5), "nvme");
-    }
+    for (size_t i = 2; i < parts.size(); ++i) read_more(parts[i], cluster);
     return cluster;
   }
 
  private:
+  // Reads KEY=VALUE.
+  void read_more(const std::string& part, Cluster& cluster) const {
+    constexpr std::pair<std::string_view, std::optional<i64> Cluster::*> kKeys[] = {
+        {"nvme", &Cluster::nvme_bytes},
+        {"nvme-read", &Cluster::nvme_read_bytes_per_s},
+        {"nvme-write", &Cluster::nvme_write_bytes_per_s},
+        {"memory-rate", &Cluster::memory_bytes_per_s},
+        {"network", &Cluster::network_bytes_per_s},
+        {"cores", &Cluster::cores},
+    };
+    const size_t equals = std::min(part.find('='), part.size());
+    const std::string key = part.substr(0, equals);
+    const auto* const found = std::ranges::find(kKeys, key, [](const auto& one) { return one.first; });
+    if (found == std::end(kKeys) || equals == part.size()) {
+      reject_cluster(
+          text_, what_,
+          "\"" + part +
+              "\" is not nvme=SIZE, cores=N (of a node), or, in bytes per second, nvme-read=SIZE, nvme-write=SIZE, memory-rate=SIZE "
+              "(of a node) or network=SIZE (of a GPU)");
+    }
+    if (cluster.*found->second) reject_cluster(text_, what_, key + " is there twice");
+    const std::string value = part.substr(equals + 1);
+    cluster.*found->second = key == "cores" ? count(value, "cores") : bytes(value, key.c_str());
+  }
+
   void read_gpus(const std::string& part, Cluster& cluster) const {
     const size_t first = part.find('x'), second = first == part.npos ? first : part.find('x', first + 1);
-    const size_t dash = part.rfind('-');
-    if (second == part.npos || dash == part.npos || dash < second)
-      reject_cluster(text_, what_, "\"" + part + "\" is not NODESxGPUSxNAME-MEMORY");
+    if (second == part.npos) reject_cluster(text_, what_, "\"" + part + "\" is not NODESxGPUSxCARD");
     cluster.nodes = count(part.substr(0, first), "nodes");
     cluster.gpus = count(part.substr(first + 1, second - first - 1), "GPUs of a node");
-    cluster.gpu = part.substr(second + 1, dash - second - 1);
-    if (cluster.gpu.empty()) reject_cluster(text_, what_, "the GPU has no name");
-    if (cluster.gpu == "cpu") reject_cluster(text_, what_, "to plan nodes without GPUs, use --device cpu and --ranks");
-    cluster.gpu_bytes = bytes(part.substr(dash + 1), "the memory of a GPU");
+    std::string name = part.substr(second + 1);
+    const size_t dash = name.rfind('-');
+    std::optional<i64> memory_bytes;
+    if (dash != name.npos && (memory_bytes = size_of(name.substr(dash + 1)))) name.resize(dash);
+    if (name.empty()) reject_cluster(text_, what_, "the GPU has no name");
+    if (name == "cpu") reject_cluster(text_, what_, "to plan nodes without GPUs, use --device cpu and --ranks");
+    const Card* const card = find_card(name, memory_bytes, what_);
+    if (!card) refuse(fmt::format("[{}] expected a GPU of the table, got \"{}\"{}", what_, name, other_cards(name)));
+    cluster.card = *card;
+    cluster.gpu_bytes = memory_bytes.value_or(static_cast<i64>(card->memory_gib * static_cast<double>(kGiB)));
     if (cluster.gpu_bytes <= kGpuReservedBytes)
       reject_cluster(text_, what_, "a GPU needs more than 512MiB, which are reserved for its driver");
   }
@@ -73,11 +101,17 @@ class Reading {
     reject_cluster(text_, what_, fmt::format("\"{}\" is not a number of {}", digits, of));
   }
 
-  i64 bytes(const std::string& size, const char* of) const {
+  // Returns the bytes of a size above 0, or nothing if the text is none.
+  std::optional<i64> size_of(const std::string& size) const {
     try {
       if (const i64 value = parse_size(size, what_); value > 0) return value;
     } catch (const Error&) {
     }
+    return {};
+  }
+
+  i64 bytes(const std::string& size, const char* of) const {
+    if (const std::optional<i64> value = size_of(size)) return *value;
     reject_cluster(text_, what_, fmt::format("\"{}\" is not a size for {}", size, of));
   }
 
@@ -93,6 +127,7 @@ void plan_for(PlanConfig& config, const Cluster& cluster) {
   config.ranks = cluster.ranks();
   config.device_memory_bytes = cluster.gpu_bytes - kGpuReservedBytes;
   config.host_memory_bytes = cluster.host_bytes / cluster.gpus;
+  if (!config.threads) config.threads = cluster.cores_each();
   config.nvme.clear();
   if (cluster.nvme_bytes) config.nvme = {{"nvme", cluster.nvme_bytes, ScratchPath::Look::elsewhere}};
 }

@@ -1,4 +1,6 @@
 // Splits the arguments after a command's name into flags and their values. The option table says what the values mean.
+#include <algorithm>
+#include <cctype>
 #include <string_view>
 
 #include "base/error.h"
@@ -8,14 +10,28 @@
 namespace spillway::trainer {
 namespace {
 
-[[noreturn]] void reject(Command command, const std::string& word) {
-  if (word.starts_with("--")) throw Error(ErrorCode::usage, unknown_option(command, word.substr(2, word.find('=') - 2), true));
-  if (word.starts_with("-")) {
+bool is_truth_value(std::string word) {
+  std::ranges::transform(word, word.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return word == "true" || word == "false";
+}
+
+// Throws the error for a word that is no flag and belongs to none. `before` is the flag that was read last, or null.
+[[noreturn]] void reject_word(Command command, const std::string& word, const Option* before) {
+  const std::string what = "[" + word + "] expected a flag, got a word that belongs to no flag: ";
+  if (before != nullptr && before->field.kind == Kind::flag && is_truth_value(word))
     throw Error(ErrorCode::usage,
-                "[" + word + "] unknown flag: flags have two dashes, spillway " + std::string(info(command).name) + " --help lists them");
-  }
-  throw Error(ErrorCode::usage,
-              "[" + word + "] expected a flag, got a word that belongs to no flag: for several values repeat the flag (--data A --data B)");
+                what + "--" + before->name + " takes no value, leave " + word + " out (--" + before->name + "=false is off)");
+  if (before != nullptr && before->field.repeatable)
+    throw Error(ErrorCode::usage, what + "for several values repeat the flag (--" + before->name + " A --" + before->name + " B)");
+  const CommandInfo& own = info(command);
+  throw Error(ErrorCode::usage, what + "write spillway " + std::string(own.name) + " " + std::string(own.usage));
+}
+
+[[noreturn]] void reject(Command command, const std::string& word, const Option* before) {
+  const std::string name = word.substr(0, word.find('='));
+  if (name.starts_with("--")) throw Error(ErrorCode::usage, unknown_option(command, name.substr(2), true));
+  if (name.starts_with("-")) throw Error(ErrorCode::usage, unknown_short_flag(command, name.substr(1)));
+  reject_word(command, word, before);
 }
 
 // Returns the positional argument that the next word belongs to: the first one that has no value yet or is repeatable. Returns null if
@@ -33,7 +49,12 @@ GivenMap parse_flags(Command command, const std::vector<std::string>& args) {
   GivenMap given;
   std::string rejected;  // the first invalid word; reported after all words are read, because --help takes precedence
   bool flags_end = false, help = false;
-  const auto reject_later = [&](const std::string& word) { rejected = rejected.empty() ? word : rejected; };
+  const Option *last = nullptr, *before_rejected = nullptr;  // the flag that was read last, and that one when the invalid word was read
+  const auto reject_later = [&](const std::string& word) {
+    if (!rejected.empty()) return;
+    rejected = word;
+    before_rejected = last;
+  };
   for (size_t i = 0; i < args.size(); ++i) {
     const std::string& word = args[i];
     if (!flags_end && word == "--") {
@@ -48,13 +69,14 @@ GivenMap parse_flags(Command command, const std::vector<std::string>& args) {
         reject_later(word);
         continue;
       }
+      last = option;
       Given& to = given[name];
       to.what = "--" + name;
       if (equals != word.npos) {
         to.values.push_back(word.substr(equals + 1));
       } else if (option->field.kind == Kind::flag) {
         to.values.push_back("true");
-      } else if (i + 1 < args.size() && !args[i + 1].starts_with("--")) {
+      } else if (i + 1 < args.size() && (option->takes_dashes || !args[i + 1].starts_with("--"))) {
         to.values.push_back(args[++i]);
       } else {
         throw Error(ErrorCode::usage, "[" + word + "] expected a value (" + option->shown_metavar() + ") after the flag, got nothing");
@@ -68,7 +90,7 @@ GivenMap parse_flags(Command command, const std::vector<std::string>& args) {
     }
   }
   if (help) return {{"help", {{"true"}, "--help"}}};
-  if (!rejected.empty()) reject(command, rejected);
+  if (!rejected.empty()) reject(command, rejected, before_rejected);
   return given;
 }
 

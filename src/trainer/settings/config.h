@@ -40,8 +40,8 @@ struct RunSettings;        // run_settings.h
 
 /// ScratchPath is one scratch path of --nvme, given as PATH[:SIZE].
 struct ScratchPath {
-  /// Look says how the disk is examined. `thorough` may measure the disk by writing to it. `without_writing`
-  /// is what `plan` does. `elsewhere` means a disk of another machine, for which constants are used.
+  /// How the disk is examined. `thorough`: the disk may be measured by writing to it. `without_writing`: nothing is written, as in the
+  /// command `plan`. `elsewhere`: the disk belongs to another machine, and constants stand for its speeds.
   enum class Look { thorough, without_writing, elsewhere };
   std::string path;
   std::optional<i64> bytes;  // the most bytes that all ranks of a node together may use
@@ -80,10 +80,10 @@ struct CommonConfig {
 struct ResourceConfig : CommonConfig {
   std::string model;
   std::optional<std::string> adapter;       // PEFT folder of a trained LoRA adapter
-  std::optional<BaseWeights> base_weights;  // empty: the format from training, or the one of --precision
+  std::optional<BaseWeights> base_weights;  // format of frozen weights; empty: the format used in training, or that of --precision
   std::string checkpoint = "last";          // for generate and evaluate: last, best or a step number
   std::optional<std::string> tokenizer;
-  std::optional<Precision> precision;  // empty: bf16 on a GPU, fp32 on a CPU
+  std::optional<Precision> precision;  // precision of weights and activations; empty: bf16 on a GPU, fp32 on a CPU
   bool tf32_matmul = false, tf32_conv = false;
   Attention attention = Attention::own;
   u64 seed = 1337;
@@ -95,7 +95,8 @@ struct ResourceConfig : CommonConfig {
   Held<PlacementSettings> placement;
   offload::IoEngineKind io_engine = offload::IoEngineKind::automatic;
   std::optional<i64> threads;
-  bool for_any_node = false;  // set by `plan`: its sizes may be another machine's, so they are not checked against this one
+  bool for_any_node = false;           // set by `plan`: its sizes may be another machine's, so they are not checked against this one
+  std::optional<std::string> cluster;  // for `plan`: other machines than this one to plan for (cluster.h)
   optim::Isa isa = optim::Isa::best;
 };
 
@@ -140,7 +141,7 @@ struct TrainConfig : RanksConfig, TextConfig {
   std::optional<double> epochs;
 
   std::string augment = "none", optimizer = "adamw";
-  std::optional<double> learning_rate;         // empty: 3e-4, or 2e-5 with pretrained weights
+  std::optional<double> learning_rate;         // highest learning rate; empty: 3e-4, or 2e-5 with pretrained weights
   std::optional<std::array<double, 2>> betas;  // empty: the optimizer's default, as for all members up to muon_scale
   std::optional<double> eps, weight_decay;
   std::optional<double> momentum, dampening, alpha;
@@ -149,7 +150,7 @@ struct TrainConfig : RanksConfig, TextConfig {
   std::vector<std::string> optimizer_groups;  // texts that parse_optimizer_group() takes
   bool decay_all = false;
   optim::Schedule::Kind lr_schedule = optim::Schedule::Kind::cosine;
-  std::optional<i64> warmup_steps;  // empty: the value of default_warmup_steps()
+  std::optional<i64> warmup_steps;  // number of warm-up steps; empty: the value of default_warmup_steps()
   bool keep_schedule = false;
   double min_lr_ratio = 0.1;
   std::optional<i64> schedule_steps;                       // steps that the learning-rate schedule spans; empty: all `steps`
@@ -161,7 +162,7 @@ struct TrainConfig : RanksConfig, TextConfig {
   std::optional<double> dropout;                           // probability; empty: the value in config.json of a model folder, 0 for presets
   std::vector<std::string> freeze;                         // parameter name patterns for freeze_parameters()
   std::optional<i64> lora;                                 // rank of the LoRA adapters; empty: no new adapters
-  std::optional<double> lora_alpha;                        // empty: twice the LoRA rank
+  std::optional<double> lora_alpha;                        // LoRA's alpha; empty: twice the LoRA rank
   std::string lora_targets = "all-linear";                 // "all-linear", or module names separated by commas
   double lora_dropout = 0;
   bool lora_rank_stabilized = false;
@@ -186,24 +187,24 @@ struct TrainConfig : RanksConfig, TextConfig {
   i64 micro_batches(i64 data_parallel_ranks = 1) const;
   /// Returns the number of rows (windows of tokens, or images) of one optimizer step on all ranks together.
   i64 global_batch() const { return micro_batches(data_ranks()) * micro_batch_rows() * data_ranks(); }
-  /// Returns the number of steps that the learning-rate schedule spans. Requires a resolved configuration, in which `steps` is set.
+  /// Returns the number of steps that the learning-rate schedule spans. The configuration must be resolved, so that `steps` is set.
   i64 curve_steps() const { return schedule_steps.value_or(*steps); }
-  /// Returns the rows of one micro-batch. Requires a resolved configuration, because an unset size counts as 1 even for images.
+  /// Returns the sequences or images of one micro-batch. The configuration must be resolved, because an unset size counts as 1 even for
+  /// images.
   i64 micro_batch_rows() const { return micro_batch_size.value_or(1); }
 };
 
 struct PlanConfig : TrainConfig {
   bool program = false;                  // true: the plan's list of instructions is printed
   bool roofline = false;                 // true: the time that the kernels would take at a GPU's peak rates is printed
-  std::optional<std::string> cluster;    // other machines than this one to plan for (cluster.h)
   std::optional<std::string> html;       // file for the plan as an HTML page
-  std::vector<std::string> train_words;  // the flags of train as the user gave them, as separate words, without --ranks
+  std::vector<std::string> train_words;  // the flags that the user gave for the command train, as separate words, without --ranks
 };
 
 // WritingConfig holds the options of the commands that generate text.
 struct WritingConfig : RanksConfig {
-  double temperature = 0.8;  // 0: greedy decoding
-  i64 top_k = 0;             // 0: any token may be sampled
+  double temperature = 0.8;  // temperature of sampling; 0: greedy decoding
+  i64 top_k = 0;             // number of most likely tokens to sample from; 0: all
   double top_p = 1, min_p = 0, repetition_penalty = 1;
   std::vector<std::string> stop;
   i64 max_tokens = 128;
@@ -213,7 +214,7 @@ struct WritingConfig : RanksConfig {
 struct GenerateConfig : WritingConfig {
   std::optional<std::string> prompt, prompts;  // a prompt's text, or a file of prompts; exactly one is given
   i64 batch_size = 8;                          // number of prompts in a batch
-  std::vector<std::string> adapters;           // PEFT folders; each adapter answers every prompt; empty: only the model itself answers
+  std::vector<std::string> adapters;           // PEFT folders; each adapter answers every prompt; empty: the model answers without adapters
 };
 
 struct ChatConfig : WritingConfig {
@@ -288,15 +289,18 @@ struct BenchConfig : NodeConfig {
 
 struct SelftestConfig : CommonConfig {
   std::optional<std::string> device;  // "cpu", "cuda", "cuda:2"; empty: the best device that is found
-  std::vector<ScratchPath> nvme;      // selftest puts its files into the first path
+  std::vector<ScratchPath> nvme;      // scratch paths; the command selftest puts its files into the first one
 };
 
 struct SlurmConfig : TrainConfig {
   i64 nodes = 1, gpus = 0;                  // nodes of the job; GPUs per node
   std::optional<i64> time_s, memory_bytes;  // time limit of the job; memory per node
-  std::string account, partition;
+  std::optional<i64> cpus_per_task;         // cores of each rank
+  std::string gpu_type;                     // Slurm's name of the kind of GPU; empty: any
+  std::string account, partition, output;   // output: file of what the job prints; empty: Slurm's default
+  std::vector<std::string> directives;      // further options of sbatch, such as "--constraint=ib"
   std::vector<std::string> modules;
-  std::vector<std::string> train_words;  // the flags of train as the user gave them, as separate words
+  std::vector<std::string> train_words;  // the flags that the user gave for the command train, as separate words
 };
 
 struct ScheduleConfig : CommonConfig {
@@ -309,14 +313,14 @@ struct ScheduleConfig : CommonConfig {
 
 /// Returns whether an option places something in this tier.
 bool uses_tier(const PlacementSettings& wishes, Tier tier);
-/// Returns whether something may be placed in this tier, because an option says so or leaves it open.
+/// Returns whether some data may lie in this tier, because an option names the tier or leaves the choice open.
 bool may_use_tier(const PlacementSettings& wishes, Tier tier);
 
 /// Returns every option of train with its value as JSON, one key per line, which --config can read. Unset optionals are null, or "auto" if
-/// the flag accepts that word. Numbers read back to the same bits.
+/// the flag accepts that word. A number that is read back is exactly the same number.
 std::string to_json(const TrainConfig& config);
 
-/// Returns the default of --warmup-steps: 1 % of the steps, at most 2000. The onecycle schedule begins with a warm-up of its own, so its
+/// Returns the default of --warmup-steps: 1 % of the steps, at most 2000. The onecycle schedule itself begins with a warm-up, so its
 /// default is 0.
 i64 default_warmup_steps(optim::Schedule::Kind kind, i64 steps);
 /// Returns the learning-rate schedule of the resolved configuration, spanning `steps` steps. A warm-up or decay length that the user did

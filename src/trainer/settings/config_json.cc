@@ -109,14 +109,14 @@ TrainConfig without_alternatives(TrainConfig config) {
   return config;
 }
 
-// Returns the value by which an option counts as changing numbers.
+// Returns the option's value as it is compared between two configurations to find settings that change a run's numbers.
 Json number_value(const Option& option, const TrainConfig& config, const Settings& settings) {
   if (!option.counts_as) return value_of(option, settings);
   const auto text = option.counts_as(config);
   return text ? value_of(option, *text) : Json();
 }
 
-// Returns whether one of both values counts as unset, such as a warm-up that is derived from the steps.
+// Returns whether one of the two values counts as unset, such as a warm-up that is derived from the number of steps.
 bool counts_as_unset(const NumberKey& before, const NumberKey& after) { return before.value == "null" || after.value == "null"; }
 
 std::string option_name(std::string key) {

@@ -27,7 +27,7 @@ struct MemberOf<std::vector<T>> {
   static constexpr bool optional = false, vector = true;
 };
 
-/// A member of a struct that a configuration holds: nested(&ResourceConfig::placement, &PlacementSettings::prefetch).
+/// Points to a member of a struct that a configuration holds: nested(&ResourceConfig::placement, &PlacementSettings::prefetch).
 template <class C, class P, class M>
 struct Nested {
   Held<P> C::*outer;

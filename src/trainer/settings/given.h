@@ -10,7 +10,7 @@
 namespace spillway::trainer {
 
 struct Given {
-  std::vector<Value> values;  // several for a repeated flag
+  std::vector<Value> values;  // the given values; more than one if the flag is repeated
   std::string what;           // where the values were given, for error messages: "--steps", "steps in run.json", or "steps" by a program
 };
 using GivenMap = std::map<std::string, Given>;
@@ -21,8 +21,8 @@ GivenMap parse_flags(Command command, const std::vector<std::string>& args);
 
 /// Values by the names that programs use, such as "learning_rate".
 using NamedValues = std::vector<std::pair<std::string, Value>>;
-/// Collects values that a program gives. A sequence repeats an option, unless the option itself takes a sequence; an empty one gives
-/// nothing. Throws Error(usage) for an unknown name (naming the nearest).
+/// Collects values that a program gives. A list as value is one value if the option takes a list; otherwise each element repeats the
+/// option, and an empty list leaves the option unset. Throws Error(usage) for an unknown name (naming the nearest).
 GivenMap given_values(Command command, const NamedValues& values);
 
 /// Reads a JSON configuration file. Keys whose value is null are ignored. Throws Error(usage) if the file cannot be read or is not a JSON
@@ -31,8 +31,8 @@ GivenMap read_config_file(Command command, const std::string& path);
 /// Reads a JSON configuration from its text, as read_config_file() does from a file. `where` names the source in messages.
 GivenMap read_config_text(Command command, const std::string& text, const std::string& where);
 
-/// Combines flags with the keys of a configuration file. A flag replaces the value of its own key. A
-/// flag also removes keys that may not be given together with it: --epochs removes the file's steps.
+/// Combines flags with the keys of a configuration file. A flag replaces the value of the key of the same name. A flag also removes keys
+/// that may not be given together with it: --epochs removes the file's steps.
 GivenMap merge(Command command, const GivenMap& flags, const GivenMap& file);
 
 /// Returns the given flags of `train` as words of a command line. --ranks is left out, because a launcher sets the number of ranks.

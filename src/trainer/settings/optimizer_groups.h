@@ -13,11 +13,12 @@ namespace spillway::trainer {
 struct OptimizerGroup {
   std::string pattern;
   std::optional<double> learning_rate;  // replaces --learning-rate and follows the same schedule; empty: --learning-rate applies
-  std::optional<double> weight_decay;   // for all parameters of the group; empty: weight decay as without the group
+  // replaces the weight decay of all parameters of the group; empty: weight decay as without the group
+  std::optional<double> weight_decay;
 };
 
-/// Parses one value of --optimizer-group. The last colon separates the pattern from the settings. Throws Error(usage) for any other form,
-/// an invalid pattern or a negative number.
+/// Parses one value of --optimizer-group. The last colon separates the pattern from the settings. Throws Error(usage) for a text without
+/// these parts, an invalid pattern or a negative number.
 OptimizerGroup parse_optimizer_group(const std::string& text);
 
 /// Returns one number for each parameter name: the index, counted from 1, of the first group whose pattern is found in the name, or 0 if no

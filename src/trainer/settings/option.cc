@@ -19,7 +19,7 @@ constexpr CommandInfo kCommands[] = {
     {"export", "RUN --out DIR", "writes weights for Hugging Face, ONNX Runtime or llama.cpp", Command::export_model},
     {"import", "FILE --out DIR [--as NAME]", "converts weights of llm.c or torchvision to a Hugging Face folder", Command::import_model},
     {"tokenize", "--data FILE --out X.bin | --decode X.bin", "converts text to token files and back", Command::tokenize},
-    {"inspect", "PATH", "shows what is in a run, a checkpoint, weights, tokens or rows", Command::inspect},
+    {"inspect", "PATH", "shows what is in a run, a checkpoint, weights, tokens, rows or text", Command::inspect},
     {"status", "RUN", "shows the progress of a run, read from its folder", Command::status},
     {"top", "RUN", "shows the progress of a run live in the terminal", Command::top},
     {"report", "RUN... [--out X.html]", "writes an HTML page about one run or several", Command::report},

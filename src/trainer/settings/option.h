@@ -78,8 +78,10 @@ struct Range {
 struct Option {
   std::string name;   // name without leading dashes, such as "learning-rate"
   std::string group;  // heading under which --help lists the option
+  std::string brief;  // a few words for the short --help of train and plan; options without them appear in --help=all only
   std::string help;
-  Field field;                     // has no get and set if the program itself reads the option, as for --config
+  // the member of the configuration; without get and set if the program itself reads the option, as for --config
+  Field field;
   unsigned commands = 0;           // set of the commands that take the option; bit i stands for the Command of value i
   bool changes_numbers = false;    // the option changes the numbers that a run computes
   bool absent_when_unset = false;  // the run hash omits the option while it is unset, so that runs older than the option keep their folders
@@ -92,10 +94,13 @@ struct Option {
 
   // The attributes below say how the program treats the option. The code that acts on an attribute asks the row, so that no list of names
   // exists beside the table (tests/trainer/settings/option_names_test.cc).
-  bool shown_first = false;             // --help of train and plan shows the option; options without this attribute appear in --help=all
   bool shown_by_inspect = false;        // `inspect RUN` prints the option's value among its first lines
   bool required_by_train = false;       // train needs a value, unlike the other commands that take the option
   bool may_be_empty = false;            // an empty text is a value, not a missing one
+  bool is_slurms_name = false;          // the value becomes a name in a job script, and is checked as one
+  std::vector<std::string> sbatch;      // options of sbatch that stand for this one in a job script, without dashes
+  bool always_in_script = false;        // every job script has one of them
+  bool takes_dashes = false;            // the word after the flag is its value even if it begins with two dashes
   bool only_prints = false;             // the option says how results are printed, so commands that the program suggests leave it out
   bool not_compared = false;            // a report does not name the option among the differences between runs
   bool of_one_node = false;             // ranks of a run may have different values, because the option concerns one rank's node or terminal
@@ -127,10 +132,11 @@ std::vector<const Option*> options_of(Command command);
 const Option* find_option(Command command, std::string_view name);
 /// Returns the JSON keys of the command's options that have an attribute, in the table's order: keys_with(c, &Option::makes_rows).
 std::vector<std::string> keys_with(Command command, bool Option::*attribute);
-/// Returns whether the option has another value in `settings` than by default. Requires an option of the settings' command with a field.
+/// Returns whether the option's value in `settings` differs from its default. `option` must be an option of the command whose settings
+/// these are, and its `field` must be set.
 bool is_given(const Option& option, const Settings& settings);
 
-/// Each of the following functions returns one part of the table that options() joins.
+/// Each function below returns one part of the table that options() joins.
 std::vector<Option> model_options();
 std::vector<Option> optimizer_options();
 std::vector<Option> memory_options();

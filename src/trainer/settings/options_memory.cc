@@ -17,6 +17,7 @@ auto placed(M PlacementSettings::*member) {
 Option place(const char* name, const char* help, PlacementWish PlacementSettings::*member, unsigned commands) {
   return {.name = name,
           .group = kMemory,
+          .brief = help,
           .help = std::string(help) + ": device, host (RAM), nvme or auto, or bytes per tier such as device=2GiB,host=rest",
           .field = composite(placed(member), parse_placement, print_placement),
           .commands = commands,
@@ -33,6 +34,7 @@ std::vector<Option> memory() {
   return {
       {.name = "device",
        .group = kMemory,
+       .brief = "processor that computes",
        .help = "processor that computes; with several ranks each uses its own GPU, or, if there are fewer GPUs than ranks, several ranks "
                "share one",
        .field = composite(&ResourceConfig::device, parse_device, [](const std::string& text) { return text; }),
@@ -41,38 +43,37 @@ std::vector<Option> memory() {
        .metavar = "cpu|cuda|cuda:N",
        .default_text = "best found",
        .unset_word = "auto",
-       .shown_first = true,
        .set_by_cluster = true,
        .counts_as = any_gpu},
       {.name = "device-memory",
        .group = kMemory,
+       .brief = "budget of the device (GPU memory)",
        .help = "hard budget of the device tier (GPU memory), per rank; with --device cpu this tier is host memory with its own budget",
        .field = size(&ResourceConfig::device_memory_bytes),
        .commands = kRuns,
        .default_text = "GPU: free memory - 512MiB; CPU: the grant less --host-memory",
        .range = above(0),
-       .shown_first = true,
        .of_one_node = true,
        .set_by_cluster = true},
       {.name = "host-memory",
        .group = kMemory,
+       .brief = "budget of host memory",
        .help = "hard budget of the host tier, per rank; the grant is min(available RAM, cgroup limit, Slurm's memory) / ranks of the node "
                "- 300MiB",
        .field = size(&ResourceConfig::host_memory_bytes),
        .commands = kRuns,
        .default_text = "the grant; on the CPU less --device-memory, if that is given",
-       .shown_first = true,
        .of_one_node = true,
        .set_by_cluster = true},
       {.name = "nvme",
        .group = kMemory,
+       .brief = "scratch folder on a local drive",
        .help = "repeatable: scratch folder on a local drive for offloaded data; SIZE limits what all ranks of a node together write there; "
                "the folder's parent must exist",
        .field = composite(&ResourceConfig::nvme, parse_scratch, print_scratch),
        .commands = kRuns,
        .metavar = "PATH[:SIZE]",
        .default_text = "none; SIZE: free space - 5 %",
-       .shown_first = true,
        .of_one_node = true,
        .set_by_cluster = true},
       {.name = "allow-network-nvme",
@@ -130,7 +131,7 @@ std::vector<Option> speed() {
        .help = "compute threads per rank",
        .field = integer(&ResourceConfig::threads),
        .commands = kForward,
-       .default_text = "the cores granted by affinity, cgroup and SLURM_CPUS_PER_TASK",
+       .default_text = "the cores granted by affinity, cgroup and SLURM_CPUS_PER_TASK, or OMP_NUM_THREADS if that is less",
        .range = Range{.low = 1, .high = 4096},
        .of_one_node = true},
       {.name = "isa",
@@ -182,7 +183,8 @@ std::vector<Option> ranks() {
                              integer(&RanksConfig::ranks), kForward);
   ranks.default_text = "1, or the launcher's";
   ranks.range = Range{.low = 1, .high = 65536};
-  ranks.shown_first = ranks.set_by_launcher = ranks.set_by_cluster = true;
+  ranks.brief = "processes on this node";
+  ranks.set_by_launcher = ranks.set_by_cluster = true;
   Option rendezvous =
       rank_option("rendezvous", "how ranks of different nodes find each other: env (MASTER_ADDR, MASTER_PORT), tcp:HOST:PORT or file:PATH",
                   text(&RanksConfig::rendezvous), kForward);
@@ -198,6 +200,7 @@ std::vector<Option> ranks() {
   Option zero_without_training = rank_option("zero-stage", "ZeRO, what is sharded over data-parallel ranks: 0 nothing, 3 weights",
                                              choice(placed(&PlacementSettings::zero_stage), {{"0", 0}, {"3", 3}}),
                                              on(Command::generate, Command::chat, Command::evaluate, Command::classify));
+  zero.brief = "shard: 1 optimizer, 2 gradients, 3 weights";
   zero.unset_word = zero_without_training.unset_word = "auto";
   return {
       ranks, zero, zero_without_training, stages, schedule, split, chunks, communicator, rendezvous, timeout,

@@ -14,6 +14,7 @@ std::vector<Option> model() {
   return {
       {.name = "model",
        .group = kModel,
+       .brief = "a preset, a Hugging Face folder, or org/name",
        .help = "a Hugging Face folder, org/name in the local Hugging Face cache, or a preset: gpt2-tiny gpt2-124m gpt2-355m gpt2-774m "
                "gpt2-1.5b llama-tiny llama3-1b llama3-8b llama3-70b qwen2.5-0.5b qwen2.5-1.5b qwen2.5-3b qwen2.5-7b qwen2.5-14b "
                "qwen2.5-32b qwen2.5-72b qwen3-0.6b qwen3-1.7b qwen3-4b qwen3-8b qwen3-14b qwen3-32b qwen3-30b-a3b mistral-7b mixtral-8x7b "
@@ -24,7 +25,6 @@ std::vector<Option> model() {
        .changes_numbers = true,
        .metavar = "MODEL",
        .required = true,
-       .shown_first = true,
        .shown_by_inspect = true,
        .compared_by_contents = true},
       {.name = "model",
@@ -61,7 +61,6 @@ std::vector<Option> model() {
        .field = flag(&TrainConfig::from_scratch),
        .commands = kTrain,
        .changes_numbers = true,
-       .shown_first = true,
        .refused_for_own_models = true},
       {.name = "dropout",
        .group = kModel,
@@ -83,6 +82,7 @@ std::vector<Option> model() {
        .default_text = "none"},
       {.name = "lora",
        .group = kModel,
+       .brief = "train LoRA adapters of this rank",
        .help =
            "train LoRA adapters of this rank (as PEFT does) and keep the model's own weights frozen; checkpoints hold only the adapters",
        .field = integer(&TrainConfig::lora),
@@ -124,6 +124,7 @@ std::vector<Option> model() {
        .changes_numbers = true},
       {.name = "base-weights",
        .group = kModel,
+       .brief = "nf4 or 8bit with --lora: QLoRA",
        .help = "with LoRA: storage type of the frozen linear layers, converted to the precision for each use; 8bit and nf4 (QLoRA) store "
                "blocks of 64 with a scale",
        .field = choice(&ResourceConfig::base_weights, kBaseWeights),
@@ -165,13 +166,13 @@ std::vector<Option> model() {
        .default_text = "none"},
       {.name = "tokenizer",
        .group = kModel,
+       .brief = "bytes, a tokenizer.json or its folder",
        .help = "bytes (ids 0-255), a Hugging Face tokenizer.json, or the folder that contains one",
        .field = text(&ResourceConfig::tokenizer),
        .commands = on(Command::train, Command::plan, Command::generate, Command::chat, Command::evaluate, Command::inspect, Command::slurm),
        .changes_numbers = true,
        .metavar = "bytes|FILE",
        .default_text = "the model folder's own; bytes for presets",
-       .shown_first = true,
        .compared_by_contents = true,
        .makes_rows = true,
        .refused_for_images = true,
@@ -185,6 +186,7 @@ std::vector<Option> model() {
        .range = at_least(0)},
       {.name = "precision",
        .group = kModel,
+       .brief = "fp32 bf16 fp16 tf32 fp64",
        .help = "type of weights and activations; bf16 and fp16 (mixed precision) keep statistics, loss, gradients and master weights in "
                "fp32; fp16 adds a dynamic loss scale; fp64 applies to optimizer state too",
        .field = choice(&ResourceConfig::precision, {{"fp32", Precision::fp32},
@@ -195,8 +197,7 @@ std::vector<Option> model() {
        .commands = kRuns,
        .changes_numbers = true,
        .default_text = "fp32, on a GPU bf16",
-       .unset_word = "auto",
-       .shown_first = true},
+       .unset_word = "auto"},
       {.name = "tf32-matmul",
        .group = kModel,
        .help = "compute fp32 matrix products in tf32 on a GPU; --precision tf32 sets this flag and --tf32-conv",
@@ -221,7 +222,8 @@ std::vector<Option> model() {
   };
 }
 
-// Counts as unset without --drop-last, like runs that were made before the option existed.
+// Returns the value of --drop-last by which runs are compared. Without the flag it counts as unset, as in runs made before the option
+// existed.
 std::optional<std::string> drops(const TrainConfig& config) {
   if (!config.drop_last) return {};
   return "true";
@@ -231,6 +233,7 @@ std::vector<Option> data() {
   return {
       {.name = "data",
        .group = kData,
+       .brief = ".jsonl, text, token files, images",
        .help = "repeatable: training data: .jsonl (one row per line), .txt or a folder of them, each plain, .gz or .zst; token files (.bin "
                "of nanoGPT or llm.c, Megatron's .bin/.idx); for images a CIFAR-10 or CIFAR-100 binary folder, IDX files (also .gz) or a "
                "folder of images with one sub-folder per class. WEIGHT: the source's share of the rows in a mixture",
@@ -238,7 +241,6 @@ std::vector<Option> data() {
        .commands = kTrain,
        .changes_numbers = true,
        .metavar = "PATH[:WEIGHT]",
-       .shown_first = true,
        .shown_by_inspect = true,
        .required_by_train = true,
        .compared_by_contents = true},
@@ -302,19 +304,19 @@ std::vector<Option> data() {
        .makes_rows = true},
       {.name = "validation-data",
        .group = kData,
+       .brief = "data to validate on",
        .help = "repeatable: validation data, for validation_loss; of CIFAR and IDX folders the test images are used",
        .field = text(&TrainConfig::validation_data),
        .commands = kTrain,
-       .metavar = "PATH",
-       .shown_first = true},
+       .metavar = "PATH"},
       {.name = "validation-fraction",
        .group = kData,
+       .brief = "share of --data to validate on",
        .help = "share of each source, taken from its last windows, that is used for validation and not for training",
        .field = number(&TrainConfig::validation_fraction),
        .commands = kTrain,
        .changes_numbers = true,
-       .range = fraction(),
-       .shown_first = true},
+       .range = fraction()},
       {.name = "validate-every",
        .group = kData,
        .help = "optimizer steps between validations",
@@ -385,6 +387,7 @@ std::vector<Option> batch() {
   return {
       {.name = "sequence-length",
        .group = kBatch,
+       .brief = "tokens in a row",
        .help = "T, sequence length: tokens in each row of a micro-batch",
        .field = integer(&TrainConfig::sequence_length),
        .commands = kTrain,
@@ -392,20 +395,20 @@ std::vector<Option> batch() {
        .metavar = "TOKENS",
        .default_text = "the model's",
        .range = at_least(1),
-       .shown_first = true,
        .makes_rows = true},
       {.name = "micro-batch-size",
        .group = kBatch,
+       .brief = "rows computed together",
        .help = "B, rows (sequences or images) per micro-batch",
        .field = integer(&TrainConfig::micro_batch_size),
        .commands = kTrain,
        .changes_numbers = true,
        .metavar = "ROWS",
        .default_text = "1 (images: 64)",
-       .range = at_least(1),
-       .shown_first = true},
+       .range = at_least(1)},
       {.name = "gradient-accumulation-steps",
        .group = kBatch,
+       .brief = "micro-batches a step",
        .help = "micro-batches per data-parallel rank and optimizer step",
        .field = integer(&TrainConfig::gradient_accumulation_steps),
        .commands = kTrain,
@@ -423,10 +426,10 @@ std::vector<Option> batch() {
        .metavar = "ROWS",
        .range = at_least(1),
        .exclusive = "gradient-accumulation-steps",
-       .shown_first = true,
        .counts_as = [](const TrainConfig& config) -> std::optional<std::string> { return std::to_string(config.global_batch()); }},
       {.name = "steps",
        .group = kBatch,
+       .brief = "optimizer steps; or give --epochs X",
        .help = "optimizer steps of the whole run",
        .field = integer(&TrainConfig::steps),
        .commands = kTrain,
@@ -434,7 +437,6 @@ std::vector<Option> batch() {
        .default_text = "1 epoch",
        .range = at_least(1),
        .exclusive = "epochs",
-       .shown_first = true,
        .shown_by_inspect = true,
        .set_by_rehearsal = true},
       {.name = "epochs",
@@ -445,7 +447,6 @@ std::vector<Option> batch() {
        .default_text = "1",
        .range = above(0),
        .exclusive = "steps",
-       .shown_first = true,
        .set_by_rehearsal = true},
   };
 }

@@ -44,6 +44,7 @@ std::vector<Option> optimizer() {
   return {
       {.name = "optimizer",
        .group = kOptimizer,
+       .brief = "adamw, muon, lion, adafactor, sgd ...",
        .help = "update rule, as in PyTorch (amsgrad: a variant of Adam); lion: as in its paper; muon: Muon for matrices, AdamW for all "
                "other parameters and for those with a row per token, position or class; adafactor: stores only row and column means of a "
                "matrix's second moment",
@@ -52,13 +53,13 @@ std::vector<Option> optimizer() {
        .changes_numbers = true},
       {.name = "learning-rate",
        .group = kOptimizer,
+       .brief = "peak learning rate",
        .help = "peak learning rate, reached after warm-up",
        .field = number(&TrainConfig::learning_rate),
        .commands = kTrain,
        .changes_numbers = true,
        .default_text = "3e-4 (2e-5 when weights are loaded)",
-       .range = at_least(0),
-       .shown_first = true},
+       .range = at_least(0)},
       {.name = "betas",
        .group = kOptimizer,
        .help = "decay rates of the moments in adamw, adam, amsgrad and lion, and in the AdamW part of muon",
@@ -147,7 +148,8 @@ std::vector<Option> optimizer() {
   };
 }
 
-// A warm-up that is derived from the steps counts as unset, because the steps are not compared either.
+// Returns the --warmup-steps by which runs are compared. A warm-up that is derived from --steps counts as unset, because --steps is not
+// compared either.
 std::optional<std::string> own_warmup(const TrainConfig& config) {
   const bool derived = config.steps && config.warmup_steps == default_warmup_steps(config.lr_schedule, *config.steps);
   if (!config.warmup_steps || derived) return {};

@@ -15,10 +15,10 @@ std::vector<Option> plan_options() {
   return {
       {.name = "program",
        .group = kGroup,
+       .brief = "print the step's instructions",
        .help = "print the list of instructions of a step",
        .field = flag(&PlanConfig::program),
-       .commands = on(Command::plan),
-       .shown_first = true},
+       .commands = on(Command::plan)},
       {.name = "html",
        .group = kGroup,
        .help = "write the plan as one self-contained HTML page",
@@ -34,8 +34,11 @@ std::vector<Option> plan_options() {
        .commands = on(Command::plan)},
       {.name = "cluster",
        .group = kGroup,
-       .help = "plan for other machines, one rank per GPU: NODESxGPUSxNAME-MEMORY, then memory and nvme per node, such as "
-               "2x8xH100-80GiB,1TiB,nvme=7TB",
+       .help =
+           "plan for other machines, one rank per GPU, by what their vendor publishes: NODESxGPUSxCARD, then memory and nvme per node, "
+           "such "
+           "as 2x8xH100,1TiB,nvme=7TB; CARD is a GPU of the table in the clusters page, also with another memory, such as RTX3090-16GiB; "
+           "cores=N, memory-rate=SIZE, nvme-read=SIZE, nvme-write=SIZE (per second and node) and network=SIZE (per GPU) replace defaults",
        .field = composite(&PlanConfig::cluster, checked_cluster, [](const std::string& text) { return text; }),
        .commands = on(Command::plan),
        .metavar = "SPEC",
@@ -324,7 +327,8 @@ std::vector<Option> node_options() {
   return {
       {.name = "path",
        .group = kGroup,
-       .help = "a file of weights (safetensors, torch.save), model folder, token file, file of rows (.jsonl), run folder or checkpoint",
+       .help = "a file of weights (safetensors, torch.save), model folder, token file, file of rows (.jsonl) or text (.txt), run folder or "
+               "checkpoint",
        .field = text(&InspectConfig::path),
        .commands = on(Command::inspect),
        .metavar = "PATH",
@@ -337,7 +341,7 @@ std::vector<Option> node_options() {
        .commands = on(Command::inspect)},
       {.name = "sequence-length",
        .group = kGroup,
-       .help = "for rows of .jsonl: T, the sequence length in tokens",
+       .help = "for .jsonl and .txt: T, the sequence length in tokens",
        .field = integer(&InspectConfig::sequence_length),
        .commands = on(Command::inspect),
        .metavar = "TOKENS",
@@ -414,7 +418,7 @@ std::vector<Option> node_options() {
        .help = "compute threads to measure with",
        .field = integer(&BenchConfig::threads),
        .commands = on(Command::bench),
-       .default_text = "the cores granted by affinity, cgroup and SLURM_CPUS_PER_TASK",
+       .default_text = "the cores granted by affinity, cgroup and SLURM_CPUS_PER_TASK, or OMP_NUM_THREADS if that is less",
        .range = Range{.low = 1, .high = 4096}},
       {.name = "login",
        .group = kGroup,

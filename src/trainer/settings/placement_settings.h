@@ -20,7 +20,7 @@ enum class OptimizerOverlap { automatic, none, backward, forward };
 struct PlacementWish {
   static constexpr i64 kRest = -1;
   bool automatic = true;
-  std::array<i64, offload::kTiers> bytes{};  // per tier; kRest for the tier that takes all that remains
+  std::array<i64, offload::kTiers> bytes{};  // bytes by tier; kRest for the tier that takes all that remains
 
   static PlacementWish whole(Tier tier);
   /// Returns the tier if one tier takes everything, else nothing.
@@ -35,11 +35,12 @@ struct PlacementSettings {
   PlacementWish parameters, gradients, optimizer, activations;
   Recompute recompute = Recompute::automatic;
   OptimizerOverlap overlap = OptimizerOverlap::automatic;
-  std::optional<parallel::Order> order;  // has no option of its own; resolve_order() (pipeline_wish.h) sets it
-  std::optional<i64> prefetch;           // number of blocks whose tensors are prefetched
-  std::optional<int> zero_stage;         // 0 to 3
-  std::string pipeline_split = "auto";   // number of blocks in each stage, or "auto"
-  bool explained = true;                 // if nothing fits, the error message says what would help
+  // the order of micro-batches and blocks, for which there is no option: resolve_order() (pipeline_wish.h) sets it
+  std::optional<parallel::Order> order;
+  std::optional<i64> prefetch;          // number of blocks whose tensors are prefetched
+  std::optional<int> zero_stage;        // the ZeRO stage, 0 to 3
+  std::string pipeline_split = "auto";  // number of blocks in each stage, or "auto"
+  bool explained = true;                // if nothing fits, the error message says what would help
 };
 
 }  // namespace spillway::trainer

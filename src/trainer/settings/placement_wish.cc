@@ -3,6 +3,7 @@
 
 #include "base/units.h"
 #include "trainer/settings/placement_settings.h"
+#include "trainer/settings/suggest.h"
 #include "trainer/settings/text.h"
 
 namespace spillway::trainer {
@@ -19,10 +20,12 @@ std::optional<Tier> find_tier(std::string_view name) {
 }
 
 [[noreturn]] void reject(const Value& value, const std::string& what) {
-  refuse("[" + what + "] expected " + kWanted + ", got " + shown(value));
+  const auto* text = value.as<std::string>();
+  refuse("[" + what + "] expected " + kWanted + ", got " + shown(value) +
+         (text ? value_hint("place", {"device", "host", "nvme", "auto"}, *text) : ""));
 }
 
-// Splits "device=2GiB,host=rest" into what each tier takes.
+// Splits a text such as "device=2GiB,host=rest" into what each tier takes.
 Value::Mapping shares_of(const std::string& text, const std::string& what) {
   Value::Mapping shares;
   for (size_t begin = 0; begin <= text.size();) {

@@ -1,4 +1,4 @@
-// RunSettings says what a run saves, shows and records while it trains. Plain values, thus thread-safe.
+// RunSettings says what a run saves, shows and records while it trains. It only holds values, thus it is thread-safe.
 #pragma once
 #include <optional>
 #include <string>
@@ -11,7 +11,7 @@ struct RunSettings {
   Cadence checkpoint_every;
   bool no_final_checkpoint = false;
   i64 keep = 2;                     // number of newest complete checkpoints that stay
-  std::optional<i64> time_limit_s;  // seconds that the run may take; empty: until the end of the Slurm job, if there is one
+  std::optional<i64> time_limit_s;  // seconds that the run may take; empty: until the end of the Slurm job, if the run is part of one
 
   i64 log_every = 1;         // steps between progress lines
   i64 sample_every = 0;      // steps between samples of generated text; 0: no samples
@@ -19,7 +19,7 @@ struct RunSettings {
   std::string prompt;
   std::optional<std::string> trace;  // file that the trace is written to; empty: no trace
   StepRange trace_steps;
-  bool profile = false, detect_anomaly = false;
+  bool profile = false, audit = false, detect_anomaly = false;
   std::optional<i64> endurance_bytes;  // bytes that may be written to one drive over its life, as its maker rates it
   bool tensorboard = true, metrics_csv = false;
 };

@@ -26,7 +26,9 @@ void check_choice(const Option& option, const Value& value, const std::string& w
   const std::string unset = option.unset_word.empty() ? "" : " " + option.unset_word;
   const std::string wanted = "one of: " + spaced(option.field.choices) + unset;
   if (!name) reject_kind(value, wanted, what);
-  refuse("[" + what + "] expected " + wanted + ", got " + shown(value));
+  std::vector<std::string> known = option.field.choices;
+  if (!option.unset_word.empty()) known.push_back(option.unset_word);
+  refuse("[" + what + "] expected " + wanted + ", got " + shown(value) + value_hint(option.name, known, *name));
 }
 
 void check_range(const Option& option, const Value& given, const std::string& what) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/units.h"
+#include "trainer/settings/suggest.h"
 
 namespace spillway::trainer {
 namespace {
@@ -34,8 +35,12 @@ std::string spaced(const std::vector<std::string>& words) {
 
 i64 parse_integer(const std::string& text, const std::string& what) {
   i64 value = 0;
-  if (!whole(text, value)) reject(what, "a whole number", text);
-  return value;
+  if (whole(text, value)) return value;
+  constexpr double kMostExact = 1e15;  // the whole numbers up to here are exact in a double
+  double number = 0;
+  const bool other_form = whole(text, number) && std::abs(number) <= kMostExact && number == std::trunc(number);
+  refuse("[" + what + "] expected a whole number, got \"" + text + "\"" +
+         (other_form ? ": write " + std::to_string(static_cast<i64>(number)) : ""));
 }
 
 double parse_number(const std::string& text, const std::string& what) {
@@ -115,7 +120,14 @@ Cadence parse_cadence(const Value& value, const std::string& what) {
   } else if (text.find_first_not_of("0123456789") == text.npos) {
     cadence.unit = Cadence::Unit::steps;
   } else {
-    cadence.count = parse_duration_s(text, what);
+    const std::string number = text.substr(0, text.find_first_not_of("0123456789"));
+    if (!number.empty() && text.find("step") != text.npos)
+      refuse("[" + what + "] expected " + kWanted + ", got " + shown(value) + ": write " + number);
+    try {
+      cadence.count = parse_duration_s(text, what);
+    } catch (const Error&) {  // its message speaks only of times
+      refuse("[" + what + "] expected " + kWanted + ", got " + shown(value));
+    }
     digits.clear();
   }
   if ((!digits.empty() || cadence.unit != Cadence::Unit::seconds) && !whole(digits, cadence.count)) cadence.count = 0;
@@ -157,7 +169,8 @@ std::string parse_device(const std::string& text, const std::string& what) {
   const std::string kind = text.substr(0, colon), index = colon == std::string::npos ? "0" : text.substr(colon + 1);
   const bool numbered = !index.empty() && index.size() <= 4 && std::ranges::all_of(index, [](char c) { return c >= '0' && c <= '9'; });
   if (text == "cpu" || (kind == "cuda" && numbered)) return text;
-  reject(what, "one of: cpu cuda cuda:N auto", text);
+  refuse("[" + what + "] expected one of: cpu cuda cuda:N auto, got \"" + text + "\"" +
+         value_hint("device", {"cpu", "cuda", "auto"}, text));
 }
 
 std::string shell_word(const std::string& word) {

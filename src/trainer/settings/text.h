@@ -24,11 +24,11 @@ i64 parse_size(const std::string& text, const std::string& what);      // return
 i64 parse_duration(const std::string& text, const std::string& what);  // returns seconds
 
 std::string print_number(double value);
-std::string print_size(i64 bytes);        // never rounds: "2GiB", "100GB", "123B"
-std::string print_duration(i64 seconds);  // never rounds: "30m", "90s"
+std::string print_size(i64 bytes);        // prints the exact size: "2GiB", "100GB", "123B"
+std::string print_duration(i64 seconds);  // prints the exact time: "30m", "90s"
 
-/// Reads a placement: a text such as "auto", "host" or "device=2GiB,host=rest", or a mapping from tiers to sizes or "rest". Exactly one
-/// tier takes the rest.
+/// Reads the value of a --place option: a text such as "auto", "host" or "device=2GiB,host=rest", or a mapping from tiers to sizes or
+/// "rest". Exactly one tier takes the rest.
 PlacementWish parse_placement(const Value& value, const std::string& what);
 std::string print_placement(const PlacementWish& wish);
 /// Parses PATH[:SIZE]. The text after the last colon is a size if it starts
@@ -46,7 +46,7 @@ i64 parse_endurance(const std::string& text, const std::string& what);
 std::string print_endurance(i64 bytes);
 /// Checks that the text is a device, "cpu", "cuda" or "cuda:2", and returns it.
 std::string parse_device(const std::string& text, const std::string& what);
-/// Returns `word` in a form that a shell reads as one word, with quotes only if they are needed.
+/// Returns `word` so quoted that a shell reads it as one word; without quotes if none are needed.
 std::string shell_word(const std::string& word);
 /// Parses "auto", "never", "must" or the path of a checkpoint.
 Resume parse_resume(const std::string& text, const std::string& what);

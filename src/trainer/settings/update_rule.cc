@@ -89,7 +89,7 @@ std::vector<OptimizerGroup> update_groups(const TrainConfig& config) {
 
 void resolve_update_rule(TrainConfig& config) {
   check_rule_options(config);
-  rule_of(settled(config));  // throws if settings contradict each other
+  rule_of(settled(config));  // rule_of() throws an error if settings contradict each other
   update_groups(config);
 }
 

@@ -19,7 +19,7 @@ std::string list_of(const Value::Mapping& values) {
   return "{" + text + "}";
 }
 
-// Returns a whole number in the unit of `parse`, which reads the texts of such an option.
+// Returns a size or a time as a whole number, in bytes or seconds. `parse` reads the value if it is a text.
 i64 read_amount(const Value& value, const std::string& what, i64 (*parse)(const std::string&, const std::string&), const char* wanted) {
   if (const auto* text = value.as<std::string>()) return parse(*text, what);
   const auto* whole = value.as<i64>();

@@ -21,7 +21,7 @@ class WrongKind final : public Error {
 class Value {
  public:
   using Sequence = std::vector<Value>;
-  using Mapping = std::vector<std::pair<std::string, Value>>;  // in the order in which it was given
+  using Mapping = std::vector<std::pair<std::string, Value>>;  // pairs of a key and a value, in the order in which they were given
 
   Value(std::string text) : held_(std::move(text)) {}    // NOLINT: a text is a value
   Value(const char* text) : held_(std::string(text)) {}  // NOLINT
@@ -49,9 +49,9 @@ std::string shown(const Value& value);
 
 const std::string& read_text(const Value& value, const std::string& what);
 i64 read_integer(const Value& value, const std::string& what);
-double read_number(const Value& value, const std::string& what);  // takes a whole number too; refuses infinity and NaN
+double read_number(const Value& value, const std::string& what);  // takes whole numbers and fractions; refuses infinity and NaN
 bool read_flag(const Value& value, const std::string& what);
-i64 read_size(const Value& value, const std::string& what);      // in bytes: a text with a unit, or a whole number of bytes
-i64 read_duration(const Value& value, const std::string& what);  // in seconds: a text with a unit, or a whole number of seconds
+i64 read_size(const Value& value, const std::string& what);      // returns bytes; takes a text with a unit, or a whole number of bytes
+i64 read_duration(const Value& value, const std::string& what);  // returns seconds; takes a text with a unit, or a whole number of seconds
 
 }  // namespace spillway::trainer

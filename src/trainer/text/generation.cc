@@ -12,7 +12,8 @@ namespace {
 
 using Emit = std::function<bool(size_t row, i32 id)>;
 
-constexpr i64 kMostAtOnce = 256;  // a longer pass takes more time to compute than to read the weights
+// most positions of a pass over a prompt; a longer pass takes more time to compute than to read the weights
+constexpr i64 kMostAtOnce = 256;
 
 MicroBatch empty_batch(i64 rows, i64 positions) {
   const Shape shape{rows, positions};
@@ -33,8 +34,9 @@ std::vector<double> logits_of_window(parallel::Rank& rank, std::span<const i32> 
   return rank.logits(batch, count - 1);
 }
 
-// CachedRows holds rows of text in a key/value cache. The rows are aligned at their ends, so shorter rows have padding in front. Row b
-// has padding at positions below front_[b]. From front_[b] on, position p holds the row's token with index first_[b] + p - front_[b].
+// CachedRows holds the keys and values of several texts, one per row of the cache. The rows are aligned at their ends, so shorter rows
+// have padding in front. Row b has padding at positions below front_[b]. From front_[b] on, position p holds the row's token with index
+// first_[b] + p - front_[b].
 class CachedRows {
  public:
   CachedRows(parallel::Rank& rank, std::vector<TextRow>& rows, i64 positions)

@@ -1,8 +1,8 @@
-// Generates text with a model, token by token. With a key/value cache (PlanRequest::cache_positions) the code continues several
-// rows of text at once. First the prompts are computed, in passes of as many positions as the plan allows, then one position in
-// each pass. A pass reads every weight once for all rows. Shorter rows are padded in front; the attention mask treats the padding
-// as a separate document, so no token attends to it. Without a cache, as for samples during training, a single row is continued,
-// and all positions are recomputed for each new token. The same seed gives the same text with any placement. Not thread-safe.
+// Generates text with a model, token by token. With a key/value cache (PlanRequest::cache_positions) the code continues several texts (the
+// rows of a batch) at once. First the prompts are computed, in passes of as many positions as the plan allows, then one position in each
+// pass. A pass reads every weight once for all rows. Shorter rows are padded in front; the attention mask treats the padding as a separate
+// document, so no token attends to it. Without a cache, as for samples during training, a single row is continued, and all positions are
+// recomputed for each new token. The same seed gives the same text, whichever tiers store the weights. Not thread-safe.
 #pragma once
 #include <functional>
 #include <string>

@@ -60,7 +60,7 @@ i32 likeliest(std::span<const double> logits, std::span<const i32> seen, double 
   return std::ranges::max_element(Ranking(logits, seen, penalty).unordered(), {}, &Ranking::Token::logit)->id;
 }
 
-// Kept holds the tokens that may be sampled: the first `count` of the ranking, each with the probability weight() / held.
+// The tokens that may be sampled: the first `count` of the ranking. The probability of each is weight() / held.
 struct Kept {
   Ranking ranking;
   double top, temperature;
@@ -81,7 +81,7 @@ Kept kept_of(std::span<const double> logits, std::span<const i32> seen, const Sa
     return kept;
   }
   for (; kept.count < ranking.size(); ++kept.count) {
-    const double weight = kept.weight(ranking[kept.count]);  // the most likely token has weight 1
+    const double weight = kept.weight(ranking[kept.count]);  // weights are relative to that of the most likely token, which is 1
     if (kept.count > 0 && ((s.top_p < 1 && kept.held >= s.top_p * total) || weight < s.min_p)) break;
     kept.held += weight;
   }

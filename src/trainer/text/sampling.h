@@ -12,7 +12,7 @@ namespace spillway::trainer {
 /// Sampling holds the settings of sampling. They are applied in the order of transformers' generate(): repetition penalty (Keskar et
 /// al., arXiv:1909.05858), temperature, top-k, top-p (Holtzman et al., arXiv:1904.09751), min-p (Nguyen et al., arXiv:2407.01082).
 struct Sampling {
-  double temperature = 0.8;       // 0: the most likely token is always chosen
+  double temperature = 0.8;       // divides the logits; 0: the most likely token is always chosen
   i64 top_k = 0;                  // number of most likely tokens to choose from; 0: all
   double top_p = 1;               // choose from the fewest most likely tokens whose probabilities sum to at least top_p
   double min_p = 0;               // choose from tokens with at least this share of the highest probability

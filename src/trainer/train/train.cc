@@ -242,7 +242,8 @@ class RankRun {
     progress_ = start_.progress;
   }
 
-  // Returns whether a checkpoint replaces the state on nvme. If so, the whole checkpoint must be read before that state is discarded.
+  // Returns whether a checkpoint is used instead of the state on nvme. If so, the whole checkpoint must be read before that state is
+  // discarded.
   bool gives_up_for_checkpoint() {
     const auto& left = session_->rank().state().recovered();
     const std::optional<Record> record = left ? parse_record(*left) : std::nullopt;
@@ -297,19 +298,18 @@ class RankRun {
     if (config_.resume.kind == Resume::Kind::path && !is_from_deepspeed() && !fs::exists(run_of(*start_.checkpoint) / "config.json"))
       messages_.log("the run of the checkpoint has no config.json: whether this run has the same settings cannot be checked");
     tell_of_schedule();
-    tell_of_run(*session_, config_, messages_);
+    tell_of_plan(*session_, config_, messages_);
     if (!attention_.empty()) messages_.log("attention: " + attention_);
     tell_of_nvme(*session_, config_, messages_, recovery_);
   }
 
-  // Determines the row of the data at which the run resumes. Logs what an epoch is and what differs from the earlier
-  // run. Called again for each checkpoint or state from which the run tries to resume, before the run folder is changed.
+  // Determines the row of the data at which the run resumes. Logs what differs from the earlier run. Called again for each checkpoint or
+  // state from which the run tries to resume, before the run folder is changed.
   void settle_rows() {
     const fs::path run = recovery_.record ? fs::path(config_.out) : start_.checkpoint ? run_of(*start_.checkpoint) : fs::path();
     const std::string before = run.empty() ? "" : read_whole(run / "config.json").value_or("");
     const std::vector<double> weights = before.empty() ? std::vector<double>() : weighted_paths(run_config(before).data).weights;
-    std::vector<std::string> notes = {epoch_note(config_, *data_->training, session_->model().reads_images()),
-                                      older_epochs_note(progress_, *data_->training)};
+    std::vector<std::string> notes = {older_epochs_note(progress_, *data_->training)};
     notes.push_back(settle_mixture(progress_, weights, contents_.find("data"), *data_->training));
     for (std::string& note : data_->mixture_notes(config_, *config_.steps * config_.global_batch())) notes.push_back(std::move(note));
     for (const std::string& note : notes) {
@@ -337,6 +337,7 @@ class RankRun {
 
   // Reports that the run has already reached its last step.
   void tell_of_end() const {
+    if (messages_.quiet() && !messages_.json()) return;
     const nlohmann::ordered_json all = {{"finished", true}, {"run", config_.out}, {"step", progress_.step}, {"steps", *config_.steps}};
     messages_.result(messages_.json() ? all.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
                                       : fmt::format("finished: {} is at step {} of {}; raise --steps to go on", config_.out, progress_.step,
@@ -347,8 +348,21 @@ class RankRun {
     std::string from = start_.left.empty() ? "from the last checkpoint" : "from the last checkpoint that is not damaged";
     if (recovery_.record) from = "from the state on nvme";
     if (!recovery_.record && is_of_elsewhere()) from = "from " + start_.checkpoint->string();
-    messages_.log(progress_.step > 0 ? fmt::format("continues at step {} of {} {} ({})", progress_.step, *config_.steps, from, config_.out)
-                                     : fmt::format("new run of {} steps ({})", *config_.steps, config_.out));
+    const std::string head = progress_.step > 0
+                                 ? fmt::format("continues at step {} of {} {} ({})", progress_.step, *config_.steps, from, config_.out)
+                                 : fmt::format("new run of {} steps ({})", *config_.steps, config_.out);
+    messages_.log(head + "\n" + opening_text(*session_, config_, *data_, weights_from()));
+  }
+
+  // Says where the weights of the first step come from.
+  std::string weights_from() const {
+    if (recovery_.record) return "read from the state on nvme";
+    if (start_.checkpoint) return "read from " + start_.checkpoint->string();
+    const ModelSource& source = session_->source();
+    const std::string drawn = fmt::format("random (seed {})", config_.seed);
+    if (!source.has_weights || config_.from_scratch) return drawn;
+    const std::string read = "read from " + source.folder->string();
+    return source.config.lora && !source.adapter ? read + ", adapters " + drawn : read;
   }
 
   // Reports a changed number of steps, because the change stretches the learning-rate curve over the remaining steps.
@@ -386,7 +400,7 @@ class RankRun {
       } catch (const AgreedError& e) {
         if (config_.resume.kind != Resume::Kind::automatic || !tried || (e.code() != ErrorCode::data && e.code() != ErrorCode::io)) throw;
         leave_damaged();
-        if (start_.checkpoint == tried) throw;  // no other checkpoint was found, so the error has another cause
+        if (start_.checkpoint == tried) throw;  // no other checkpoint was found, so the error has another cause and is thrown again
       }
       tell_of_damaged();
       settle_rows();
@@ -404,7 +418,7 @@ class RankRun {
     }
     TrainConfig asked = config_;
     asked.resume = asked_;
-    asked.allow_change.clear();  // not stored, because the new values are the run's own from now on
+    asked.allow_change.clear();  // --allow-change is not stored, because from now on the new values are the run's own
     contents_.thawed = progress_.thawed;
     folder_->write_contents(to_json(contents_));
     folder_->write_config(to_json(asked));
@@ -424,7 +438,7 @@ class RankRun {
   // Runs the training steps. After an error the files on nvme are kept for a restart.
   int train() try {
     progress_.data = contents_.find("data");
-    if (is_from_another_run()) progress_.standing = {};  // the validations of another run say nothing about this one
+    if (is_from_another_run()) progress_.standing = {};  // validations of another run say nothing about this run
     progress_.rules = kNumberRules;
     peers_.together([&] {
       parallel::ModelState& state = session_->rank().state();
@@ -447,15 +461,15 @@ class RankRun {
   PreparationProgress preparation_;
   std::unique_ptr<const RunData> data_;
   RunContents contents_;           // contents of the files that this start reads
-  std::vector<std::string> same_;  // keys whose values the run in --out may spell differently
+  std::vector<std::string> same_;  // keys whose values differ only in spelling from those of the run in --out
   std::vector<std::string> contents_notes_;
   LeftState left_state_;
   std::optional<TrainConfig>* first_ = nullptr;
   Start start_;
-  size_t told_ = 0;  // number of the damaged checkpoints in start_.left that were reported
+  size_t told_ = 0;  // number of damaged checkpoints in start_.left that were reported so far
   Progress progress_;
   i64 ranks_before_ = 1;
-  Resume asked_;           // --resume as the user gave it
+  Resume asked_;           // the value of --resume as the user gave it
   Recovery recovery_;      // the state on nvme, or why it is not used
   std::string attention_;  // names of cuDNN's attention engines; empty without cuDNN
   DiskWatch watch_;        // must outlive the session, whose I/O engine calls it

@@ -19,7 +19,7 @@ struct TrainingResult {
 /// finds its run again by the run's folder.
 TrainConfig train_settings(const std::vector<std::string>& flags);
 TrainConfig train_settings(const GivenMap& given);
-/// Does the same, but checks only single values: a required setting may still be missing.
+/// Makes settings as train_settings() does, but checks only single values: a required setting may still be missing.
 TrainConfig partial_settings(const GivenMap& given);
 /// Checks settings that a program filled in itself: each value, and those that must fit together or fit the launcher. Fills in what
 /// follows from them. Throws Error(usage).

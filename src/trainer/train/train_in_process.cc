@@ -13,7 +13,7 @@ void check_run_settings(const TrainConfig& config) {
   if (config.rehearse) throw Error(ErrorCode::usage, "[training] --rehearse works only on the command line");
 }
 
-// With `partial`, a required setting may be missing.
+// Makes settings from given values. With `partial`, a required setting may be missing.
 TrainConfig read_settings(const GivenMap& given, bool partial) {
   if (given.contains("help")) throw Error(ErrorCode::usage, "[training] --help works only on the command line");
   std::vector<std::string> notes;

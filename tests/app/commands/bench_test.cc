@@ -1,12 +1,14 @@
-// Tests the measuring loops of the bench command against clocks and byte counts of the test's own where possible, and the command itself.
+// Tests the measuring loops of the bench command against clocks and byte counts that the test itself keeps, and the command as a whole.
 #include "app/commands/bench.h"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
+#include "app/commands/commands.h"
 #include "base/error.h"
 #include "device/memory_pool.h"
 #include "device/stream.h"
@@ -39,7 +41,7 @@ class BenchTest : public testing::Test {
   const TemporaryFolder folder_;
 };
 
-// Passes system calls on, counts the bytes that the I/O engine moves, and fails reads with EIO while `failing` is set.
+// Forwards system calls, counts the bytes that the I/O engine moves, and fails reads with EIO while `failing` is set.
 class CountingSystem final : public offload::SystemCalls {
  public:
   i64 completed(const offload::Transfer& transfer, i64 result) override {
@@ -60,7 +62,7 @@ TEST_F(BenchTest, ALoopsTimeIsItsBestRoundsAndTheSpreadSaysHowFarTheOthersAre) {
   EXPECT_LT(s[0].seconds, 0.04);
   EXPECT_GT(s[0].spread, 1);
   EXPECT_GE(s[1].seconds, 0.001);
-  EXPECT_EQ(calls, 2 + size.rounds);  // one call warms up, one estimates the time, and one is made per round
+  EXPECT_EQ(calls, 2 + size.rounds);  // one call to warm up, one to estimate the time, and one for each round
 }
 
 TEST_F(BenchTest, RowsOfTheLoops) {
@@ -113,8 +115,8 @@ TEST_F(BenchTest, DiskMovesWhatItCountsAndLeavesNothing) {
     EXPECT_EQ(rows[0].name, "disk.read");
     EXPECT_EQ(rows[0].path, fs::canonical(folder_.path()).string());
     for (const BenchRow& row : rows) EXPECT_GT(row.value, 1e5) << row.name;
-    // The bench writes its file of 24 MiB once. Each of five rounds then reads
-    // 24 MiB, writes 24 MiB, and mixes reads of 12 MiB with writes of 12 MiB.
+    // The command `bench` writes its file of 24 MiB once. Each of five rounds then reads 24 MiB, writes 24 MiB, and mixes reads of 12 MiB
+    // with writes of 12 MiB.
     EXPECT_EQ(system.read, 5 * (24 + 12) * kMiB);
     EXPECT_EQ(system.written, (24 + 5 * (24 + 12)) * kMiB);
     EXPECT_TRUE(fs::is_empty(folder_.path()));
@@ -167,6 +169,34 @@ TEST_F(BenchCommand, PrintsAndKeepsWhatItMeasured) {
   EXPECT_EQ(kept.threads, 1);
   EXPECT_NE(kept.matmul_flops_f32, Calibration().matmul_flops_f32);
   EXPECT_NE(run_app({"doctor"}, host()).out.find("GFLOP/s, bf16"), std::string::npos);
+}
+
+// A clock by which the machine is busy from one sample to the next.
+TEST_F(BenchCommand, FiguresOfABusyMachineAreShownAndNotKept) {
+  const CpuClock busy = [samples = 0]() mutable {
+    const double s = ++samples;
+    return CpuSample{{{1, {.ran_s = s, .waited_s = s}}}, 2 * s};
+  };
+  const auto bench = [&](const CpuClock& clock, std::string* err) {
+    std::ostringstream out, errors;
+    BenchConfig config;
+    config.what = {"matmul"};
+    config.threads = 1;
+    Console console(out, errors);
+    EXPECT_EQ(run_bench(config, console, host(), clock), 0);
+    *err = errors.str();
+    return out.str();
+  };
+  std::string err;
+  EXPECT_NE(bench(busy, &err).find("busy"), std::string::npos);
+  EXPECT_NE(err.find("the machine was busy: its threads got 50 %"), std::string::npos) << err;
+  EXPECT_EQ(err.find("saved to "), std::string::npos) << err;
+  EXPECT_FALSE(load_calibration(host()).measured);
+  EXPECT_EQ(bench([] { return CpuSample(); }, &err).find("busy"), std::string::npos);
+  const double kept = load_calibration(host()).matmul_flops_f32;
+  EXPECT_NE(kept, Calibration().matmul_flops_f32);
+  bench(busy, &err);
+  EXPECT_EQ(load_calibration(host()).matmul_flops_f32, kept);
 }
 
 TEST_F(BenchCommand, DiskNeedsAPath) {

@@ -57,7 +57,7 @@ class Grid {
     }
   }
 
-  int plans = 0;  // counts plans that fit into their budgets
+  int plans = 0;  // the number of plans that fit into their budgets
   std::string faults;
 };
 
@@ -65,7 +65,8 @@ const Words kSmallBatch = {"--micro-batch-size", "1", "--sequence-length", "1024
             kLargeBatch = {"--micro-batch-size", "4", "--gradient-accumulation-steps", "4", "--sequence-length", "512"};
 
 TEST(PlanGridRelease, NoAlternativeOfAClusterBeatsTheChosenPlan) {
-  const Words clusters = {"1x1xA-24GB,64GiB,nvme=2TB", "1x1xA-4GB,16GiB,nvme=1TB", "1x2xA-8GB,64GiB,nvme=2TB", "2x8xA-80GiB,1TiB,nvme=7TB"};
+  const Words clusters = {"1x1xRTX4090-24GB,64GiB,nvme=2TB", "1x1xRTX3060-4GB,16GiB,nvme=1TB", "1x2xRTX3070-8GB,64GiB,nvme=2TB",
+                          "2x8xA100-80GiB,1TiB,nvme=7TB"};
   Grid grid;
   grid.plan_each({"gpt2-124m"}, clusters, {kSmallBatch, kLargeBatch});
   grid.plan_each({"llama3-1b"}, clusters, {kSmallBatch});
@@ -75,7 +76,7 @@ TEST(PlanGridRelease, NoAlternativeOfAClusterBeatsTheChosenPlan) {
 
 // Guards against a regression: the chosen plan wrote 13 TiB a day to nvme, although an alternative was faster and wrote none.
 TEST(PlanGridRelease, NoAlternativeOfEightBillionWeightsOnOneCardBeatsTheChosenPlan) {
-  const Words clusters = {"1x1xA-24GB,64GiB,nvme=2TB", "1x1xA-24GB,128GiB,nvme=4TB"};
+  const Words clusters = {"1x1xRTX4090-24GB,64GiB,nvme=2TB", "1x1xRTX4090-24GB,128GiB,nvme=4TB"};
   Grid grid;
   grid.plan_each({"llama3-8b"}, clusters, {kSmallBatch});
   EXPECT_EQ(grid.faults, "");
@@ -119,8 +120,9 @@ TEST(PlanGridRelease, NoAlternativeOnACpuBeatsTheChosenPlan) {
 
 TEST(SoakPlanGrid, NoAlternativeBeatsTheChosenPlan) {
   const Words models = {"gpt2-355m", "gpt2-1.5b", "llama3-1b", "llama3-8b", "qwen2.5-7b", "llama3-70b"};
-  const Words alone = {"1x1xA-8GB,32GiB,nvme=1TB", "1x1xA-24GB,64GiB,nvme=2TB", "1x1xA-24GB,128GiB,nvme=4TB"};
-  const Words together = {"1x2xA-24GB,128GiB,nvme=2TB", "1x8xA-80GiB,1TiB,nvme=7TB", "2x8xA-40GiB,512GiB", "16x8xA-80GiB,2TiB,nvme=14TB"};
+  const Words alone = {"1x1xRTX3070-8GB,32GiB,nvme=1TB", "1x1xRTX4090-24GB,64GiB,nvme=2TB", "1x1xRTX4090-24GB,128GiB,nvme=4TB"};
+  const Words together = {"1x2xRTX4090-24GB,128GiB,nvme=2TB", "1x8xA100-80GiB,1TiB,nvme=7TB", "2x8xA100-40GiB,512GiB",
+                          "16x8xA100-80GiB,2TiB,nvme=14TB"};
   const Words stages = {
       "--micro-batch-size", "1", "--sequence-length", "1024", "--pipeline-stages", "2", "--gradient-accumulation-steps", "8"};
   Grid grid;

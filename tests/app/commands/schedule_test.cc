@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
+#include "app/report/schedule_report.h"
+#include "parallel/schedule/schedule_generate.h"
 #include "tests/app/support_app.h"
 #include "tests/support/fixtures.h"
 #include "trainer/settings/schedule_costs.h"
@@ -40,8 +42,8 @@ TEST(ScheduleCommand, PrintsTheTableAndItsFigures) {
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(outcome.err, "");
   for (const char* piece : {"1f1b: 4 ranks, 1 stage a rank, 8 micro-batches; times F=1,B=1,I=1,W=1,transfer=0,kept=1\n",
-                            "rank 0     0F0 0F1 0F2 0F3   .   .   . 0B0 0F4 0B1 0F5 0B2 0F6 0B3 0F7 0B4   . 0B5   . 0B6   . 0B7\n",
-                            "rank 3       .   .   . 3F0 3B0 3F1", "rank 0            16         6             6                 4\n",
+                            "rank 0   0F0 0F1 0F2 0F3   .   .   . 0B0 0F4 0B1 0F5 0B2 0F6 0B3 0F7 0B4   . 0B5   . 0B6   . 0B7\n",
+                            "rank 3     .   .   . 3F0 3B0 3F1", "rank 0            16         6             6                 4\n",
                             "rank 3            16         6             0                 1\n", "makespan 22, bubble 27.3 %",
                             "executable: weight gradients come in ascending"}) {
     EXPECT_TRUE(has(outcome.out, piece)) << piece << " in:\n" << outcome.out;
@@ -50,17 +52,27 @@ TEST(ScheduleCommand, PrintsTheTableAndItsFigures) {
 
 TEST(ScheduleCommand, TimesStretchTheColumns) {
   const Outcome twice = schedule(with(shape("gpipe", 2, 2), {"--costs", "B=2,transfer=1"}));
-  EXPECT_TRUE(has(twice.out, "rank 0     0F0 0F1   .   .   .   .   . 0B0   - 0B1   -\n")) << twice.out;
-  EXPECT_TRUE(has(twice.out, "rank 1       .   . 1F0 1F1 1B0   - 1B1   -   .   .   .\n")) << twice.out;
+  EXPECT_TRUE(has(twice.out, "rank 0   0F0 0F1   .   .   .   .   . 0B0   - 0B1   -\n")) << twice.out;
+  EXPECT_TRUE(has(twice.out, "rank 1     .   . 1F0 1F1 1B0   - 1B1   -   .   .   .\n")) << twice.out;
   EXPECT_TRUE(has(twice.out, "makespan 11,")) << twice.out;
   const Outcome fraction = schedule(with(shape("gpipe", 2, 2), {"--costs", "B=1.5"}));
   EXPECT_TRUE(has(fraction.out, "actions in order")) << fraction.out;
-  EXPECT_TRUE(has(fraction.out, "rank 1     1F0 1F1 1B0 1B1\n")) << fraction.out;
+  EXPECT_TRUE(has(fraction.out, "rank 1   1F0 1F1 1B0 1B1\n")) << fraction.out;
   EXPECT_TRUE(has(fraction.out, "makespan 7.5,")) << fraction.out;
   const Outcome wide = schedule(with(shape("gpipe", 2, 2), {"--costs", "F=100000"}));
-  EXPECT_TRUE(has(wide.out, "\nactions in order:\nrank 0     0F0 0F1 0B0 0B1\n")) << wide.out;
+  EXPECT_TRUE(has(wide.out, "\nactions in order:\nrank 0   0F0 0F1 0B0 0B1\n")) << wide.out;
   const Outcome free = schedule(with(shape("zb-h1", 2, 2), {"--costs", "W=0"}));
-  EXPECT_TRUE(has(free.out, "rank 0     0F0 0F1 0I0 0W0 0I1 0W1\n")) << free.out;
+  EXPECT_TRUE(has(free.out, "rank 0   0F0 0F1 0I0 0W0 0I1 0W1\n")) << free.out;
+}
+
+// On a terminal a table that is too wide is cut between columns, and its parts stand below each other.
+TEST(ScheduleCommand, WideTablesAreCut) {
+  const parallel::Schedule gpipe =
+      parallel::generate_schedule(*parallel::schedule_kind("gpipe"), {.ranks = 2, .micro_batches = 2, .chunks = 1});
+  const parallel::ScheduleCosts costs;
+  const parallel::ScheduleTimes times = parallel::simulate_schedule(gpipe, costs);
+  const std::string text = schedule_text({gpipe, costs, times}, 20);
+  EXPECT_TRUE(has(text, "rank 0   0F0 0F1   .\nrank 1     . 1F0 1F1\n\nrank 0     . 0B0 0B1\nrank 1   1B0 1B1   .\n")) << text;
 }
 
 TEST(ScheduleCommand, ChunksDefaultToTheSchedulesOwn) {
@@ -116,7 +128,8 @@ TEST(ScheduleCommand, Draws) {
   EXPECT_EQ(count(drawing, ">rank \\d</text>"), 2);
   EXPECT_TRUE(has(drawing, "<title>3F0: 3 to 4</title>"));
   EXPECT_TRUE(has(drawing, "makespan 25, bubble 4.0 %"));
-  // In the drawing, actions of stages 0 and 1 have one shade. Stage 3 is a later chunk of its rank, so its actions have another shade.
+  // In the drawing, actions of stages 0 and 1 have the same shade. Stage 3 is a later chunk of its rank, so its actions have another
+  // shade.
   const auto shade = [&](const char* action) {
     const size_t title = drawing.find(std::string("<title>") + action + ":");
     return drawing.substr(drawing.rfind("fill=", title), 14);

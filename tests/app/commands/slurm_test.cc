@@ -39,6 +39,43 @@ TEST(SlurmCommand, AsksForWhatWasGiven) {
   }
 }
 
+TEST(SlurmCommand, HandsOnWhatSbatchTakes) {
+  const Outcome outcome =
+      slurm({"--gpus", "4", "--gpu-type", "h100", "--cpus-per-task", "12", "--threads", "8", "--output", "logs/%x-%j.out", "--sbatch",
+             "--constraint=ib&a100", "--sbatch=--mail-type=END", "--sbatch", "-w node1", "--sbatch", "--account=abc"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  for (const char* piece : {"#SBATCH --gpus-per-node=h100:4\n", "#SBATCH --cpus-per-task=12\n", "#SBATCH --output=logs/%x-%j.out\n",
+                            "#SBATCH --constraint=ib&a100\n", "#SBATCH --mail-type=END\n", "#SBATCH -w node1\n", "#SBATCH --account=abc\n",
+                            "srun --kill-on-bad-exit=0 --cpus-per-task=12 ", "--threads 8"})
+    EXPECT_TRUE(has(outcome.out, piece)) << piece << " in:\n" << outcome.out;
+  for (const char* own : {"--sbatch", "--gpu-type", "--output", "constraint"})
+    EXPECT_FALSE(has(outcome.out.substr(outcome.out.find("\nsrun")), own)) << own << " is not train's";
+}
+
+TEST(SlurmCommand, RefusesWhatSbatchWouldNotTake) {
+  const std::pair<Words, const char*> bad[] = {
+      {{"--sbatch", "constraint=ib"}, "[--sbatch] expected an option of sbatch"},
+      {{"--sbatch", "--"}, "[--sbatch] expected an option of sbatch"},
+      {{"--sbatch", "-"}, "[--sbatch] expected an option of sbatch"},
+      {{"--sbatch", "--x=1\n#SBATCH --uid=0"}, "[--sbatch] expected one line"},
+      {{"--sbatch", "--account=abc", "--account", "def"}, "use --account"},
+      {{"--sbatch", "-c 4"}, "use --cpus-per-task"},
+      {{"--sbatch", "--nodes=4"}, "use --nodes"},
+      {{"--sbatch", "--signal=TERM@10"}, "the script needs its own"},
+      {{"--gpu-type", "h100"}, "[--gpu-type] expected --gpus"},
+      {{"--gpus", "1", "--gpu-type", "h100:4"}, "[--gpu-type] expected the name of one kind"},
+      {{"--gpus", "1", "--gpu-type", "a b"}, "[--gpu-type] expected a name"},
+      {{"--output", "a b"}, "[--output] expected a file name"},
+      {{"--cpus-per-task", "0"}, "[--cpus-per-task] expected"},
+      {{"--cpus-per-task", "4", "--threads", "8"}, "[--threads] expected at most the 4 of --cpus-per-task, got 8"},
+  };
+  for (const auto& [words, why] : bad) {
+    const Outcome outcome = slurm(words);
+    EXPECT_EQ(outcome.status, 2) << words[1];
+    EXPECT_TRUE(has(outcome.err, why)) << outcome.err;
+  }
+}
+
 // If no flag gives the number of cores, a rank gets its share of the cores of the partition's nodes, as sinfo reports them.
 TEST(SlurmCommand, GivesRanksTheirShareOfTheCores) {
   EXPECT_TRUE(has(slurm({"--ranks", "2"}).out, "Slurm decides how many cores")) << "without sinfo";

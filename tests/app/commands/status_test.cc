@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "app/commands/status_report.h"
 #include "tests/app/support_app.h"
 #include "trainer/run/run_folder.h"
 #include "trainer/run/run_status.h"
@@ -58,6 +59,22 @@ TEST_F(StatusTest, PaceTiersAndWhatIsLeft) {
   EXPECT_FALSE(s.checkpoint);
 }
 
+// A stopped run says which steps it does again: those after its newest checkpoint.
+TEST_F(StatusTest, StepsThatAreDoneAgain) {
+  config();
+  write("metrics.jsonl", lines(1, 60));
+  RunStatus s = read();
+  const auto says = [&](const char* piece) { return status_text(s).find(piece) != std::string::npos; };
+  EXPECT_TRUE(says("it begins at step 1, so 60 steps are done again, about 30.0 s; none, if the run's state on nvme")) << status_text(s);
+  s.checkpoint = RunStatus::Checkpoint{"step-00000059", 59, 1};
+  s.tier_bytes = RunStatus::ByTier{1, 2, 0};
+  EXPECT_TRUE(says("it begins at step 60, so 1 step is done again, about 500 ms\n")) << status_text(s);
+  s.checkpoint->step = 60;
+  EXPECT_TRUE(says("no step is done twice")) << status_text(s);
+  s.state = RunStatus::State::running;
+  EXPECT_FALSE(says("to go on")) << status_text(s);
+}
+
 TEST_F(StatusTest, WearAndTheDaysItLeaves) {
   config(R"(, "endurance": "1TBW")");
   write("metrics.jsonl", lines(1, 3));
@@ -65,7 +82,7 @@ TEST_F(StatusTest, WearAndTheDaysItLeaves) {
   EXPECT_DOUBLE_EQ(s.wear.bytes_per_step, 4000);
   EXPECT_DOUBLE_EQ(s.wear.bytes_per_token, 4);
   EXPECT_DOUBLE_EQ(s.wear.bytes_per_day, 8000.0 * 86400);
-  EXPECT_DOUBLE_EQ(*s.wear.days, 2e12 / (8000.0 * 86400));  // the endurance of the two drives is 2e12 bytes together
+  EXPECT_DOUBLE_EQ(*s.wear.days, 2e12 / (8000.0 * 86400));  // the two drives together have an endurance of 2e12 bytes
   config(R"(, "endurance": "very")");
   EXPECT_FALSE(read().wear.days);
 }
@@ -113,7 +130,7 @@ TEST_F(StatusTest, RunningWhileTheLockIsHeld) {
   EXPECT_EQ(read().owner, "");
   write("metrics.jsonl", lines(100, 100));
   EXPECT_EQ(read().state, RunStatus::State::finished);
-  const RunFolder again(run());  // fails if status did not release the run's lock
+  const RunFolder again(run());  // opening the run folder fails if status did not release the run's lock
 }
 
 TEST_F(StatusTest, TheNewestCompleteCheckpoint) {

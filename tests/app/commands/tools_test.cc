@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "app/commands/findings.h"
@@ -42,6 +43,19 @@ TEST(Doctor, SaysOneLineAThing) {
     EXPECT_TRUE(has(outcome.out, piece)) << piece << " in:\n" << outcome.out;
   }
   EXPECT_FALSE(has(outcome.out, "\033["));
+}
+
+TEST(Doctor, SaysWhatSetsTheThreads) {
+  FakeHost fake;
+  fake.env("OMP_NUM_THREADS", "3").env("GOMP_CPU_AFFINITY", "2-5").env("OMP_PROC_BIND", "close");
+  const Outcome set = run_app({"doctor"}, fake.host());
+  for (const char* piece :
+       {"green  threads", "3 on CPUs 2-5", "OMP_NUM_THREADS=3", "GOMP_CPU_AFFINITY=2-5", "OMP_PROC_BIND=close is not used"})
+    EXPECT_TRUE(has(set.out, piece)) << piece << " in:\n" << set.out;
+  const Outcome wrong = run_app({"doctor"}, FakeHost().env("OMP_NUM_THREADS", "many").host());
+  EXPECT_EQ(wrong.status, 0);
+  EXPECT_TRUE(has(wrong.out, "yellow threads")) << wrong.out;
+  EXPECT_TRUE(has(wrong.out, "8 on CPUs 0-7 (OMP_NUM_THREADS=many is not used: expected")) << wrong.out;
 }
 
 TEST(Doctor, RedIsExitThreeWithTheCure) {
@@ -178,11 +192,26 @@ TEST(Inspect, ModelRunAndCheckpoint) {
   }
 }
 
+// Of a text, inspect counts lines, bytes, tokens and rows, and names a command that trains on it.
+TEST(Inspect, Text) {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("a b.txt", "one line\nand another\nthe last has no end");
+  const Outcome json = run_app({"inspect", file, "--sequence-length", "8", "--json"});
+  ASSERT_EQ(json.status, 0) << json.err;
+  const auto about = nlohmann::json::parse(json.out);
+  EXPECT_EQ(about["kind"], "text");
+  EXPECT_EQ(about["lines"], 3);
+  EXPECT_EQ(about["bytes"], 40);
+  EXPECT_EQ(about["tokens"], 40) << "without a tokenizer each byte is a token";
+  EXPECT_EQ(about["rows_per_epoch"], 4) << "of 8 tokens and the target of the last one, which the next row begins with";
+  EXPECT_EQ(about["to_train"], "spillway train --model gpt2-tiny --data '" + file + "'");
+}
+
 TEST(Inspect, WhatCannotBeRead) {
   const TemporaryFolder folder;
   EXPECT_EQ(run_app({"inspect", "/no/such/file"}).status, 4);
   EXPECT_EQ(run_app({"inspect", folder.path().string()}).status, 2);
-  EXPECT_EQ(run_app({"inspect", folder.write("a.txt", "x")}).status, 2);
+  EXPECT_EQ(run_app({"inspect", folder.write("a.csv", "x")}).status, 2);
   EXPECT_EQ(run_app({"inspect", folder.write("a.safetensors", "not one")}).status, 4);
   folder.write("c/manifest.json", "{");
   EXPECT_EQ(run_app({"inspect", (folder.path() / "c").string()}).status, 4);
@@ -217,7 +246,7 @@ TEST(Tokenize, Refusals) {
   EXPECT_EQ(run_app({"tokenize", "--tokenizer", "gpt2", "--data", source, "--out", "x.bin"}).status, 2);
 }
 
-// A model path that does not exist gets an error that says what was expected. The error suggests no download.
+// A model path that does not exist gets an error that says what was expected. Only a bare name may be meant for a model of the Hub.
 TEST(Generate, SaysWhatWasExpectedOfAPathThatIsNotThere) {
   const TemporaryFolder folder;
   const std::string file = folder.write("a.txt", "x");
@@ -228,7 +257,7 @@ TEST(Generate, SaysWhatWasExpectedOfAPathThatIsNotThere) {
       EXPECT_EQ(outcome.status, 2) << outcome.err;
       EXPECT_TRUE(has(outcome.err, "[model] expected a run folder")) << outcome.err;
       EXPECT_TRUE(has(outcome.err, model == file ? "which is a file" : "which does not exist")) << outcome.err;
-      EXPECT_FALSE(has(outcome.err, "download")) << outcome.err;
+      EXPECT_EQ(has(outcome.err, "hf download"), model == "nothing") << outcome.err;
     }
   }
   folder.write("run/config.json", R"({"model": "gpt2-tiny"})");

@@ -30,6 +30,22 @@ TEST(Console, ResultsAndLogGoTheirWays) {
   EXPECT_EQ(err.str(), "a line\nwarning: careful\n");
 }
 
+// A command at the end of a line that is too long for the terminal has a line of its own, so that it is copied as one line.
+TEST(Console, CommandsAreNotBroken) {
+  std::ostringstream out, err;
+  const std::string command = "spillway generate --model " + std::string(70, 'm') + " --prompt The";
+  Console(out, err, false, false, true).result("  result: here; next: " + command);
+  EXPECT_EQ(out.str(), "  result: here; next:\n      " + command + "\n");
+}
+
+TEST(Console, ColourCodesTakeNoColumn) {
+  std::ostringstream out, err;
+  Console console(out, err, true, true, true);
+  const std::string rest(74, 'x');  // with "green" and a space before it, this fills the 80 columns
+  console.result(console.painted("green", Colour::green) + " " + rest);
+  EXPECT_EQ(out.str(), "\033[32mgreen\033[0m " + rest + "\n");
+}
+
 // File names, names read from files and text that a model wrote may hold control characters. All output escapes them, so that neither a
 // terminal nor a log interprets them.
 TEST(Console, ControlCharactersAreWrittenOut) {

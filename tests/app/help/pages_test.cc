@@ -24,8 +24,8 @@ TEST(Pages, DocsHaveTodaysFlags) {
       << "build, then run scripts/docs.sh";
 }
 
-// Each flag has one heading with its name, so that `commands.md#--lora` leads to it, and each command has every flag of its own: a heading
-// or a link to one.
+// Each flag has one heading with its name, so that `commands.md#--lora` leads to it, and the section of each command has all its flags,
+// each as a heading or as a link to one.
 TEST(Pages, DocsDescribeEachFlagOnce) {
   std::istringstream lines(run_app({"help", "markdown"}).out);
   std::map<std::string, std::string> sections;

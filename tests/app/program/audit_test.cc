@@ -59,7 +59,7 @@ TEST(Audit, SaysWhatBoundedAndWhatWouldHelp) {
 }
 
 TEST(Audit, RowsShowHowFarOff) {
-  const std::string text = to_text({{"step", 2, 3}, {"peak device", 1024, 1024, true}}, 5);
+  const std::string text = to_text({{"step", 2, 3}, {"peak device", 1024, 1024, true}}, 5, {});
   EXPECT_NE(text.find("audit, means of 5 steps"), std::string::npos) << text;
   EXPECT_NE(text.find("+50 %"), std::string::npos) << text;
   EXPECT_NE(text.find("1.00 KiB    1.00 KiB\n"), std::string::npos) << text;
@@ -78,7 +78,7 @@ TEST(DiskMeter, CountsWhatTheKernelMoved) {
   EXPECT_EQ(use.read_bytes, 4096);
   EXPECT_EQ(use.written_bytes, 0);
   EXPECT_GE(use.either_s, use.read_s);
-  EXPECT_EQ(later.either_s, use.either_s);  // no transfer was in flight between the two readings
+  EXPECT_EQ(later.either_s, use.either_s);  // the times are equal, because no transfer was in flight between the two readings
 }
 
 class DiskLimits : public testing::Test {
@@ -115,7 +115,7 @@ TEST_F(DiskLimits, MakeRatesNoFaster) {
   EXPECT_EQ(fast.duplex(), 1);
   const DiskRates under = limited(fast, {2e8, 2e8});
   EXPECT_EQ(under.read_bytes_per_s, 2e8);
-  EXPECT_EQ(under.duplex(), 2);  // reads and writes are limited separately
+  EXPECT_EQ(under.duplex(), 2);  // the duplex is 2, because the cgroup limits reads and writes separately
   EXPECT_EQ(limited(fast, {}).mixed_bytes_per_s, 2e9);
 }
 
@@ -125,13 +125,14 @@ TEST(ProcessMemory, KnowsThisProcess) {
   EXPECT_GE(memory.peak_bytes, memory.now_bytes);
 }
 
-// Compares the process memory that the plan predicted with the measured peak. The tests run the real program as a process of its own, since
-// a test's process holds other memory too.
+// Compares the process memory that the plan predicted with the measured peak. The tests run the real program as a separate process, since a
+// test's process holds other memory too.
 class ProcessLineRelease : public testing::Test {
  protected:
   // Runs train with `flags` and returns by how many percent the predicted process memory in the audit is off.
   int off(const std::string& flags) const {
-    const std::string command = "cd " + folder_.path().string() + " && XDG_CACHE_HOME=. " SPILLWAY_PROGRAM " train " + flags + " 2>&1";
+    const std::string command =
+        "cd " + folder_.path().string() + " && XDG_CACHE_HOME=. " SPILLWAY_PROGRAM " train --audit " + flags + " 2>&1";
     std::string text;
     FILE* pipe = ::popen(command.c_str(), "r");
     for (int c = 0; (c = std::fgetc(pipe)) != EOF;) text += static_cast<char>(c);
@@ -172,7 +173,7 @@ TEST_F(ProcessLineRelease, OfStateOnNvme) {
             kMostOff);
 }
 
-// Tests the least time that a disk needs: with a duplex of 1 reads and writes share its rate, with 2 each has a rate of its own.
+// Tests the least time that a disk needs: with a duplex of 1 reads and writes share its rate, with 2 each proceeds as if it were alone.
 TEST(Rates, TheDisksTimeForAMix) {
   Rates rates;
   rates.disk_read_bytes_per_s = 2;

@@ -13,7 +13,7 @@ namespace {
 
 struct Case {
   std::vector<std::string> args;
-  std::vector<std::string> said;  // texts that the error message must contain
+  std::vector<std::string> said;  // the texts that the error message must contain
 };
 
 void expect_refused(const std::vector<Case>& cases, const Host& host = FakeHost().host()) {
@@ -198,7 +198,7 @@ TEST(CommandLine, WhatIsNotBuiltIsRefusedWithWhatWorks) {
                   {{"generate", "--model", "x", "--prompt", "a", "--checkpoint", "newest"}, {"[--checkpoint]"}},
                   {train({"--tokenizer", "none.json"}), {"[--tokenizer] expected bytes", "none.json"}},
                   {{"tokenize", "--train-vocab", "100", "--data", "x", "--out", "y"}, {"[--train-vocab]", "257"}},
-                  {{"plan", "--model", "gpt2-tiny", "--cluster", "2x8"}, {"[--cluster] expected NODESxGPUSxNAME-MEMORY,MEMORY"}}});
+                  {{"plan", "--model", "gpt2-tiny", "--cluster", "2x8"}, {"[--cluster] expected NODESxGPUSxCARD[-MEMORY],MEMORY"}}});
 }
 
 TEST(CommandLine, WhatRunsOnOneRankIsRefusedRatherThanRunSeveralTimes) {

@@ -82,7 +82,7 @@ TEST(ConfigFile, WhatIsNoConfiguration) {
   EXPECT_EQ(missing.status, 2);
   EXPECT_TRUE(has(missing.err, "no/such/file.json")) << missing.err;
   const TemporaryFolder folder;
-  EXPECT_EQ(run_app({"train", "--config", folder.path().string()}).status, 2);  // the path is a folder
+  EXPECT_EQ(run_app({"train", "--config", folder.path().string()}).status, 2);  // a folder instead of a file is refused
 }
 
 // Returns a configuration in which no field has its default.
@@ -214,7 +214,7 @@ TEST(ConfigFile, EveryBuiltOptionIsWritten) {
 
 TEST(ConfigFile, ResolvedAlternativesDoNotExcludeEachOther) {
   TrainConfig c = train_config({"--epochs", "2", "--global-batch-size", "4"});
-  c.steps = 100;  // the trainer derives these from the epochs and the batch size
+  c.steps = 100;  // the trainer would derive the steps and warm-up from the epochs and the batch size
   c.gradient_accumulation_steps = 4;
   const TrainConfig again = from_file(to_json(c));
   EXPECT_EQ(again.steps, 100);
@@ -319,7 +319,8 @@ TEST(ScheduleOver, HasWhatWasGivenAndFollowsTheStepsInTheRest) {
   EXPECT_EQ(cycle.steps, 500);
 }
 
-// Warm-up is compared by its number of steps. One step is the default for 100 steps but not for 900, and giving it explicitly is no change.
+// A run may only be continued with the same number of warm-up steps, whether the flag gives that number or it is the default. The default
+// is 1 for 100 steps, but not for 900.
 TEST(NumberChanges, AWarmupThatIsTheSameIsNoChange) {
   const std::string before = to_json(train_config({"--steps", "100", "--warmup-steps", "1"}));
   EXPECT_TRUE(number_changes(before, train_config({"--steps", "900", "--warmup-steps", "1"})).empty());

@@ -1,4 +1,5 @@
-// Tests train --ema: the moving average of the weights is placed, sharded and restored like all state. export --ema writes it as a model.
+// Tests train --ema: the moving average of the weights is offloaded, sharded and restored like all optimizer state. export --ema writes the
+// average as a model.
 #include <gtest/gtest.h>
 
 #include <fstream>

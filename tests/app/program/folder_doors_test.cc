@@ -24,7 +24,7 @@ using ::testing::Not;
 using Words = std::vector<std::string>;
 
 constexpr const char *kEmbedding = "model.embed_tokens.weight", *kHead = "lm_head.weight";
-constexpr int kPad = 'e';  // the byte 'e' is the padding token, although texts contain it too
+constexpr int kPad = 'e';  // the byte 'e' is the padding token, although texts contain the letter too
 
 std::string whole(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);

@@ -88,7 +88,7 @@ TEST_F(Generation, BeyondThePositionsTheOlderHalfFallsOut) {
   const std::vector<i32> whole = alone("gpt2-tiny", prompt, 150);
   ASSERT_EQ(whole.size(), 150u);
   std::vector<i32> text = prompt;
-  int count = 60;  // the prompt's 5 tokens leave positions for 59 more, and the last position predicts the 60th
+  int count = 60;  // the prompt's 5 tokens leave 59 positions, and the last position predicts the 60th new token
   while (text.size() < prompt.size() + whole.size()) {
     const auto seen = text.size() == prompt.size() ? text : std::vector(text.end() - 32, text.end());
     const std::vector<i32> part = alone("gpt2-tiny", seen, count);
@@ -104,7 +104,8 @@ TEST_F(Generation, OfALongPromptTheLastHalfOfThePositionsCounts) {
   EXPECT_EQ(alone("gpt2-tiny", prompt, 20), alone("gpt2-tiny", {prompt.end() - 32, prompt.end()}, 20));
 }
 
-// For all lengths, a forward pass fits the plan, and the cache has room for every token that is still to be generated.
+// For all lengths, a forward pass has no more positions than the plan allows, and the cache has room for every token that is still to be
+// generated.
 TEST_F(Generation, LengthsHoldWhatComes) {
   for (const i64 positions : {1, 2, 3, 64, 1000, 131072}) {
     for (const i64 prompt : {1, 2, 15, 63, 64, 65, 255, 256, 257, 999, 5000}) {

@@ -1,5 +1,5 @@
-// Tests training on images other than CIFAR-10 with the whole program: image shape and classes follow
-// the data and are saved in the checkpoint. Augmentation and loader threads give reproducible bits.
+// Tests training on images other than CIFAR-10 with the whole program: image shape and classes follow the data and are saved in the
+// checkpoint. Augmentation and any number of loader threads give bitwise reproducible results.
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -1,5 +1,5 @@
-// Trains cifar-net with the whole program: the model learns, the program reports how many images
-// it classifies correctly, and the bits are the same in whichever tiers its tensors are placed.
+// Trains cifar-net with the whole program: the model learns, the program reports how many images it classifies correctly, and the results
+// are bitwise the same in whichever tiers its tensors lie.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -147,7 +147,7 @@ TEST_F(ImageTraining, TheSameBitsWhereverItsBytesLie) {
 
 using ImageTrainingRelease = ImageTraining;
 
-// The comparison of bits includes batch norm's running statistics, which a restart reads from the checkpoint.
+// The bitwise comparison includes batch norm's running statistics, which a restart reads from the checkpoint.
 TEST_F(ImageTrainingRelease, ResNet20GivesTheSameBitsAndIsReadAgain) {
   const Words small = {"--micro-batch-size", "4", "--gradient-accumulation-steps", "2", "--validation-steps", "2"};
   const auto run = [&](const std::string& out, int steps, Words more) {

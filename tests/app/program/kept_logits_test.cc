@@ -1,5 +1,5 @@
-// Tests that the planner keeps the logits from forward to backward in memory that nothing
-// more useful needs. All ranks decide alike, and losses and weights stay the same to the bit.
+// Tests that the planner uses memory for keeping the logits from forward to backward if nothing more useful needs it. All ranks decide
+// alike, and losses and weights stay the same to the bit.
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -1,5 +1,5 @@
-// Tests that memory which a plan leaves unused takes parameter groups that automatic placement
-// would otherwise spill. Placements that the user asked for stay as they are, and no loss changes.
+// Tests that memory which a plan leaves unused takes parameter groups that automatic placement would otherwise spill. Data whose tier the
+// user gave stays in that tier, and no loss changes.
 #include "trainer/plan/left_over.h"
 #include "trainer/settings/placement_settings.h"
 
@@ -87,8 +87,8 @@ TEST_F(LeftOver, AGradientThatRestsNowhereStaysWhereItIs) {
   }
 }
 
-// The largest group of weights stays on the device first: the buffer for weights in transit is as large as the largest spilled group,
-// so keeping that group takes no more memory. Of equally large groups, the ones kept are spread evenly among the spilled ones.
+// The largest group of weights stays on the device first: the buffer for weights in transit is as large as the largest spilled group, so
+// keeping that group takes no more memory. Of equally large groups, those that stay are spread evenly among those that are spilled.
 TEST_F(LeftOver, TheLargestWeightsStayFirstAndEqualsAtEvenDistances) {
   freeze_parameters(model_, {"*.attn.*", "*.mlp.*", "*.wte.*"});
   request_.layout = parallel::make_layout(model_);
@@ -106,7 +106,7 @@ TEST_F(LeftOver, TheLargestWeightsStayFirstAndEqualsAtEvenDistances) {
   EXPECT_EQ(excess(chosen.plan, budgets), (std::array<i64, offload::kTiers>{}));
   EXPECT_EQ(tiers[0], Tier::device) << memory_table(chosen.plan, budgets);
   EXPECT_LT(chosen.plan.moving_slab_bytes, least.moving_slab_bytes / 2);
-  std::vector<bool> stays;  // tells for each transformer block whether its weights stay on the device
+  std::vector<bool> stays;  // for each transformer block, whether its weights stay on the device
   for (const parallel::Group& g : chosen.plan.layout.groups) {
     if (chosen.plan.held_weights(g).count() * parallel::kTileElems > 5'000'000 && g.id != 0) stays.push_back(tiers[g.id] == Tier::device);
   }

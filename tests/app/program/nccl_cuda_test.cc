@@ -164,7 +164,7 @@ TEST_F(CommandsOverNcclDeathTest, ARankWhoseGpuHangsEndsWithSix) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   const auto train = [&] {
     emulated_cuda::block_nccl_abort(true);
-    emulated_cuda::fail("ncclSend", 9, cudaErrorLaunchFailure);  // skips the sends that open connections and try them out
+    emulated_cuda::fail("ncclSend", 9, cudaErrorLaunchFailure);  // the first sends open connections and try them, so a later send fails
     train_on(2, flags("hangs", "nccl", {"--zero-stage", "3", "--timeout", "2s"}));
     std::_Exit(0);
   };

@@ -110,7 +110,7 @@ const std::vector<std::pair<std::string, std::string>> kTrainFlags = {
     {"pipeline-chunks", "2 for interleaved and zb-v, else 1"},
     {"communicator", "auto"},
     {"rendezvous", "auto"},
-    {"threads", "the cores granted by affinity, cgroup and SLURM_CPUS_PER_TASK"},
+    {"threads", "the cores granted by affinity, cgroup and SLURM_CPUS_PER_TASK, or OMP_NUM_THREADS if that is less"},
     {"bind", "auto"},
     {"seed", "1337"},
     {"out", "runs/<model>-<8 hex digits>"},
@@ -129,6 +129,7 @@ const std::vector<std::pair<std::string, std::string>> kTrainFlags = {
     {"trace", "off"},
     {"trace-steps", "3:6"},
     {"profile", ""},
+    {"audit", ""},
     {"detect-anomaly", ""},
     {"log-every", "1"},
     {"timeout", "60s"},
@@ -168,6 +169,21 @@ TEST(OptionTable, HelpFitsEightyColumns) {
     std::istringstream lines(command_help(command));
     for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
   }
+}
+
+// The short help of train shows the flags that decide what is trained and what fits, on a terminal of 40 rows.
+TEST(OptionTable, ShortHelpFitsAScreen) {
+  for (const Command command : {Command::train, Command::plan}) {
+    std::istringstream lines(short_help(command));
+    int rows = 0;
+    for (std::string line; std::getline(lines, line); ++rows) EXPECT_LE(line.size(), 80u) << line;
+    EXPECT_LT(rows, 40) << "a pager shows this many without waiting for a key";
+  }
+  const std::string help = short_help(Command::train);
+  for (const char* flag : {"model", "data", "lora", "base-weights", "place-parameters", "place-gradients", "place-optimizer",
+                           "place-activations", "optimizer", "gradient-accumulation-steps", "zero-stage", "deepspeed", "device-memory"})
+    EXPECT_NE(help.find(std::string("\n  --") + flag + " "), std::string::npos) << flag << " in:\n" << help;
+  EXPECT_EQ(help.find("--min-lr-ratio"), std::string::npos) << help;
 }
 
 TEST(OptionTable, NamesAreUniqueWithinACommand) {

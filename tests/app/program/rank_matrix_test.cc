@@ -1,8 +1,8 @@
-// Tests on several ranks that placement and sharding change no bit of a training. A covering array of strength 3 contains every
-// combination of three settings among ZeRO stages, pipeline schedules, tiers, overlap, threads and communicators. The quick tests
-// cover every combination of two on two models, the soak tests the rest. Some cells are tested by name. The data-parallel size is
-// 2. The reference is ZeRO 0 on the device without a pipeline, on ranks that are threads. In every cell the bytes that each rank
-// moved, gathered, summed and sent must equal those of its plan. scripts/matrix.sh runs the full product, a part at a time.
+// Tests on several ranks that neither the tiers that hold the tensors nor sharding change a bit of a training's results. A covering array
+// of strength 3 contains every combination of three settings among ZeRO stages, pipeline schedules, tiers, overlap, threads and
+// communicators. The quick tests cover every combination of two on two models, the soak tests the rest. Some cells are tested by name. The
+// data-parallel size is 2. The reference is ZeRO 0 on the device without a pipeline, on ranks that are threads. In every cell the bytes
+// that each rank moved, gathered, summed and sent must equal those of its plan. scripts/matrix.sh runs the full product, a part at a time.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -67,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(Models, SoakRankKinds, testing::Range(kFirstKind, kFirs
 // Lists the cells that a change is most likely to break. They run whether or not the covering array contains them.
 struct NamedCell {
   const char* name;
-  Row cell;  // has one value for each RankFactor
+  Row cell;  // the cell has one value for each RankFactor
 };
 const NamedCell kNamed[] = {
     // The values of a cell are: model, ZeRO stage, pipeline, tiers of parameters,
@@ -99,7 +99,8 @@ TEST_P(RankCorners, GiveTheSameBits) {
   if (!possible_ranks(cell)) cell[kRankCommunicator] = 0;
   EXPECT_EQ(cells.objection(cell), "") << to_string(cell);
 }
-// The first four named cells run with every change, under the sanitizers too. The other ones run as soak tests only.
+// The first four cells (training runs) of the list kNamed run with every change, also under the sanitizers. The other cells run as soak
+// tests only.
 std::string corner_name(const testing::TestParamInfo<NamedCell>& cell) { return cell.param.name; }
 INSTANTIATE_TEST_SUITE_P(Corners, RankCorners, testing::ValuesIn(std::begin(kNamed), std::begin(kNamed) + 4), corner_name);
 INSTANTIATE_TEST_SUITE_P(SoakCorners, RankCorners, testing::ValuesIn(std::begin(kNamed) + 4, std::end(kNamed)), corner_name);
@@ -173,7 +174,7 @@ class RankFaults : public testing::TestWithParam<PlantedFault> {};
 
 TEST_P(RankFaults, Show) {
   const PlantedFault& fault = GetParam();
-  std::atomic<int> planted{-1};  // stays -1 until a fault is to be planted
+  std::atomic<int> planted{-1};  // -1: no fault is wanted yet; 0: the next collective gets the fault; 1: the fault was planted
   const auto spoil = [&](parallel::Collective what, std::span<std::byte> given) {
     if (what != fault.where || given.size() < 2 * kTileBytes || given.size() % kTileBytes != 0) return;
     if (int none = 0; planted.compare_exchange_strong(none, 1)) fault.plant(given);

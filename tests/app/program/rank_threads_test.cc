@@ -33,7 +33,7 @@ TEST_F(RankThreadsTest, AgreeOnTheStatus) {
   const auto body = [&](int rank, const auto& end) {
     EXPECT_EQ(end->rank(), rank);
     EXPECT_EQ(end->size(), 3);
-    all.arrive_and_wait();  // passes only if all ranks run at the same time
+    all.arrive_and_wait();  // returns only if all ranks run at the same time
     return rank == 1 ? 75 : 0;
   };
   EXPECT_EQ(run_rank_threads({.ranks = 3}, console, body), 75);
@@ -128,7 +128,7 @@ TEST_F(LocalRanks, SpeakOnceAndKeepTheirRun) {
   const Outcome trained = train({"--steps", "3"});
   EXPECT_EQ(trained.status, 0) << trained.err;
   EXPECT_NE(trained.err.find("new run of 3 steps"), std::string::npos) << trained.err;
-  EXPECT_NE(trained.err.find("2 ranks of "), std::string::npos) << trained.err;
+  EXPECT_NE(trained.err.find("(2 ranks x 1 x 1)"), std::string::npos) << trained.err;
   EXPECT_EQ(trained.out.find("done: step 3"), trained.out.rfind("done: step 3")) << trained.out;
   EXPECT_EQ(numbers_in(run).size(), 3u);
   EXPECT_GT(state_in(run, 3).size(), 1'000'000u);

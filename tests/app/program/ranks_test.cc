@@ -1,5 +1,5 @@
-// Tests training on data-parallel ranks that are threads of this process. All ZeRO stages and tiers give the same
-// bits, another number of ranks can load a checkpoint, and an error of one rank ends all ranks with one message.
+// Tests training on data-parallel ranks that are threads of this process. All ZeRO stages and tiers give bitwise the same results, another
+// number of ranks can load a checkpoint, and an error of one rank ends all ranks with one message.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -147,7 +147,7 @@ TEST_F(RanksRelease, TheStageIsTheLowestThatFitsUnlessAHigherOneIsFaster) {
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     return outcome.out;
   };
-  const Json roomy = Json::parse(plan("64MiB", "auto", true));  // every ZeRO stage fits
+  const Json roomy = Json::parse(plan("64MiB", "auto", true));  // with this budget every ZeRO stage fits
   for (const Json& one : roomy["alternatives"])
     EXPECT_GE(one["predicted_step_s"].get<double>(), 0.98 * roomy["predicted_step_s"].get<double>()) << one;
   EXPECT_EQ(Json::parse(plan("64MiB", "3", true))["zero_stage"], 3);
@@ -275,7 +275,7 @@ TEST_F(Ranks, OtherFlagsOnOneRankAreNamed) {
 TEST_F(Ranks, AnErrorBeforeTrainingIsOneMessageOfAll) {
   const auto expect = [](const std::vector<Outcome>& ranks, int status, const std::string& message) {
     for (const Outcome& rank : ranks) EXPECT_EQ(rank.status, status) << rank.err;
-    const std::string& said = ranks[0].err;  // on a slow machine, progress lines precede the message
+    const std::string& said = ranks[0].err;  // on a slow machine, progress lines come before the message
     const size_t signs = said.rfind(" so far\n");
     EXPECT_TRUE(said.substr(signs == said.npos ? 0 : signs + 8).starts_with(message)) << said;
     for (size_t r = 1; r < ranks.size(); ++r) EXPECT_EQ(ranks[r].err, "");

@@ -1,5 +1,5 @@
-// Tests training with a router loss, which balances the load of the experts. Its bits do not depend on the tier
-// of activations, on recomputation, or on sharing the batch between two ranks. Impossible requests are refused.
+// Tests training with a router loss, which balances the load of the experts. The results depend neither on the tier of activations, nor on
+// recomputation, nor on sharing the batch between two ranks. Impossible requests are refused.
 #include <gtest/gtest.h>
 
 #include "tests/app/program/support_ranks.h"

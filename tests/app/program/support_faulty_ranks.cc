@@ -53,7 +53,7 @@ class Faulty : public parallel::CallingCommunicator {
     return forwarded(*end_, call);
   }
 
-  std::list<std::vector<std::byte>> copies_;  // changed copies of buffers, which must outlive the collectives
+  std::list<std::vector<std::byte>> copies_;  // the changed copies of buffers, which must outlive the collectives
   std::unique_ptr<Communicator> end_;
   const Spoil spoil_;
 };

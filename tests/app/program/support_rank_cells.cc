@@ -106,7 +106,7 @@ RankCells::RankCells(OnThreads on_threads) : on_threads_(std::move(on_threads)) 
   u32 state = 1;
   for (int i = 0; i < 20000; ++i) words += static_cast<char>(' ' + (state = state * 1664525u + 1013904223u) % 90);
   folder_.write("text.txt", words);
-  std::string rows;  // some rows are shorter and some longer than a sequence
+  std::string rows;  // the training rows, of which some are shorter and some longer than a sequence
   for (int i = 0; i < 1000; ++i)
     rows += R"({"prompt": "of )" + std::to_string(i) + R"(", "completion": ")" + std::string(i * 7 % 23 + 1, 'a') + "\"}\n";
   folder_.write("rows.jsonl", rows);

@@ -25,7 +25,7 @@ enum RankFactor {
   kRankOverlap,
   kRankThreads,
   kRankCommunicator,  // values: local, sockets, mpi
-  kReduction,         // once per step or per micro-batch, with different numbers
+  kReduction,         // gradients are reduced once per step or per micro-batch, which gives different numbers
   kRankFactors
 };
 constexpr int kCellDataRanks = 2;

@@ -1,6 +1,6 @@
-// Tests --allow-change freeze in the middle of a run. Unfrozen parameters start like parameters that are
-// added to a PyTorch optimizer: with zero moments and a step count of their own. Newly frozen parameters
-// lose their optimizer state. The bits are the same in every tier, on any ranks, and after a restart.
+// Tests --allow-change freeze in the middle of a run. Unfrozen parameters start like parameters that are added to a PyTorch optimizer: with
+// zero moments and a separate step count. Newly frozen parameters lose their optimizer state. The results are bitwise the same in every
+// tier, on any ranks, and after a restart.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -104,7 +104,7 @@ TEST_F(Thaw, ThawedParametersCountTheirOwnSteps) {
   const std::vector<Outcome> thawed = train_on(1, train("run", 4) + kThaw);
   expect_all_well(thawed);
   EXPECT_NE(thawed.front().err.find("trained from here on"), std::string::npos) << thawed.front().err;
-  expect_all_well(train_on(1, train("run", 6)));  // a restart knows the step from which the unfrozen parameters' updates count
+  expect_all_well(train_on(1, train("run", 6)));  // a restarted run knows the step from which the updates of unfrozen parameters count
   for (int step = 4; step <= 6; ++step) {
     expect_adamw("run", step, kThawed, step - 3);
     expect_adamw("run", step, kTrained, step);

@@ -19,8 +19,8 @@ class TrainReport : public testing::Test {
     std::string text;
     for (int i = 0; i < 300; ++i) text += "and it was so. ";
     const std::vector<std::string> args = {
-        "train", "--model", "gpt2-tiny", "--data", folder_.write("t.txt", text), "--sequence-length", "32", "--steps", "3", "--threads",
-        "1",     "--quiet", "--out",     run()};
+        "train",     "--model", "gpt2-tiny", "--data", folder_.write("t.txt", text), "--sequence-length", "32", "--steps", "3",
+        "--threads", "1",       "--out",     run()};
     more.insert(more.begin(), args.begin(), args.end());
     return more;
   }
@@ -95,13 +95,13 @@ TEST_F(TrainReport, SkippedStepsMoveWhatIsPlannedOfThem) {
 }
 
 TEST_F(TrainReport, WithoutARatingThereAreNoDaysAndWithoutNvmeNothing) {
-  const Outcome rated_not = run_app(on_nvme({}));
+  const Outcome rated_not = run_app(on_nvme({"--audit"}));
   ASSERT_EQ(rated_not.status, 0) << rated_not.err;
   EXPECT_NE(rated_not.out.find("written to nvme: "), std::string::npos) << rated_not.out;
   EXPECT_EQ(rated_not.out.find("rated writes"), std::string::npos) << rated_not.out;
   EXPECT_FALSE(last_metrics().contains("days_to_endurance"));
   std::filesystem::remove_all(run());
-  const Outcome none = run_app(train({"--endurance", "600TBW"}));
+  const Outcome none = run_app(train({"--endurance", "600TBW", "--audit"}));
   ASSERT_EQ(none.status, 0) << none.err;
   EXPECT_EQ(none.out.find("written to nvme"), std::string::npos) << none.out;
   EXPECT_FALSE(last_metrics().contains("nvme_written_per_step"));
@@ -130,9 +130,13 @@ TEST_F(TrainReport, ProfileTellsEachKindOfInstruction) {
   EXPECT_EQ(run_app(on_nvme({})).out.find("ms/step"), std::string::npos);
 }
 
-// A run ends by printing an audit of predicted and measured values. The metrics hold the same values for single steps.
+// With --audit a run ends by printing predicted and measured values; log.txt has them without it, too. The metrics hold the same values
+// for single steps.
 TEST_F(TrainReport, TheAuditStandsBesideThePrediction) {
-  const Outcome outcome = run_app(on_nvme({}));
+  ASSERT_EQ(run_app(on_nvme({})).out.find("predicted"), std::string::npos);
+  EXPECT_NE(read_whole(run() + "/log.txt")->find("audit of 1 step"), std::string::npos);
+  std::filesystem::remove_all(run());
+  const Outcome outcome = run_app(on_nvme({"--audit"}));
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   for (const char* piece :
        {"audit of 1 step", "predicted", "measured", "written to nvme", "peak process", "bound by ", "what would help: "})
@@ -162,7 +166,7 @@ TEST_F(TrainReport, TheAuditsBytesAreExact) {
     EXPECT_EQ(row["predicted"], row["measured"]) << row["what"];
     ++exact;
   }
-  EXPECT_EQ(exact, 5);  // these are the bytes read and written on nvme, and the peaks of three tiers
+  EXPECT_EQ(exact, 5);  // five values are exact: the bytes read from and written to nvme, and the peaks of three tiers
 }
 
 // Flags that only add a report change no number of a run, so the hash of those numbers stays the same.

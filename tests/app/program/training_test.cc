@@ -47,8 +47,8 @@ class ProgramTraining : public testing::Test {
   }
   TrainingResult train(Training& training) {
     results_.clear();
-    LineMessages quiet([&](std::string_view line) { results_ += std::string(line) + "\n"; }, true);
-    return training.fit({}, quiet);
+    LineMessages lines([&](std::string_view line) { results_ += std::string(line) + "\n"; });
+    return training.fit({}, lines);
   }
   std::string said() const { return text_of(run() + "/log.txt"); }
   // Trains until the run is finished, in several starts. Each start is stopped
@@ -113,7 +113,7 @@ TEST_F(ProgramTraining, PatienceEndsItAndTheBestStays) {
   training.callbacks.patience = 2;
   training.callbacks.keep_best = true;
   EXPECT_TRUE(train(training).finished);
-  // Training stops after the best validation is followed by two that are no better.
+  // training stops when two validations in a row were no better than the best one
   ASSERT_GE(validations.size(), 3u);
   ASSERT_LT(validations.size(), 8u) << "nothing was stopped early: the test's learning rate is too small";
   const ValidationEvent& kept = validations[validations.size() - 3];

@@ -1,5 +1,6 @@
 // Runs the whole program and tests the files that a training run writes
 // for those who watch it: event files, metrics.csv and the final summary.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -190,28 +191,58 @@ TEST_F(WatchedTraining, EveryPhaseHasATag) {
   }
 }
 
-TEST_F(WatchedTraining, TheSummarySaysWhatWasTrainedAndWhatLoadsIt) {
+// A run opens with its weights, its data and its step, each in one line behind the line that says where it begins.
+TEST_F(WatchedTraining, ThreeLinesSayWhatIsTrained) {
+  const Outcome said = train(2, {"--validation-fraction", "0.1", "--micro-batch-size", "2", "--gradient-accumulation-steps", "3"});
+  ASSERT_EQ(said.status, 0) << said.err;
+  // 300 times 15 bytes make 140 rows of 32 tokens, with the target of the last; 14 of them are the last tenth.
+  const std::string opening =
+      "new run of 2 steps (" + run.string() +
+      ")\n  weights: gpt2-tiny, 858880 fp32 parameters in 6 blocks, random (seed 1337)\n  data: " + (folder.path() / "t.txt").string() +
+      ", bytes as tokens, 126 rows of 32 tokens; validation: 14 rows\n  step: 6 rows (1 rank x 2 x 3), 192 tokens, on "
+      "1 thread; learning rate 3e-04; an epoch is 21 steps;";
+  EXPECT_NE(said.err.find(opening), std::string::npos) << opening << "\nin:\n" << said.err;
+  const Outcome more = train(3, {"--validation-fraction", "0.1", "--micro-batch-size", "2", "--gradient-accumulation-steps", "3"});
+  EXPECT_NE(more.err.find("in 6 blocks, read from " + (run / "checkpoints/step-00000002").string()), std::string::npos) << more.err;
+}
+
+// A run ends with five lines, of which the last says where the result is and names a command.
+TEST_F(WatchedTraining, FiveLinesSayWhatCameOfIt) {
   const Outcome said = train(2);
   ASSERT_EQ(said.status, 0) << said.err;
   const std::string checkpoint = (run / "checkpoints/step-00000002").string();
+  EXPECT_EQ(std::ranges::count(said.out, '\n'), 5) << said.out;
+  const auto rows = metrics();
   for (const std::string& piece :
-       {std::string("trained: gpt2-tiny, 858880 of 858880 parameters"),
-        std::string("tokens: 64 in 2 steps (64 of them contribute to the loss), "), "result: " + checkpoint,
-        "in Python: import transformers; model = transformers.AutoModelForCausalLM.from_pretrained(\"" + checkpoint + "\")"})
+       {fmt::format("done: step 2, loss {:.4f} ({:.4f} at step 1)\n", rows[1]["loss"].get<double>(), rows[0]["loss"].get<double>()),
+        std::string("\n  trained: 64 tokens in 2 steps, "), std::string("\n  time: "), std::string("\n  peak memory: device "),
+        "\n  result: " + checkpoint + "; next: spillway generate --model " + run.string() + " --prompt The\n"})
     EXPECT_NE(said.out.find(piece), std::string::npos) << piece << " in:\n" << said.out;
-  const Outcome more = train(3, {"--no-final-checkpoint"});
-  for (const char* piece :
-       {"tokens: 32 in 1 step (32 of them contribute to the loss), ", "; including earlier starts 96", "result: not saved"})
+  const Outcome more = train(3, {"--no-final-checkpoint", "--audit"});
+  for (const char* piece : {"trained: 32 tokens in 1 step, ", "; including earlier starts 96", ", without weights (--no-final-checkpoint)",
+                            "trained parameters: gpt2-tiny, 858880 of 858880"})
     EXPECT_NE(more.out.find(piece), std::string::npos) << piece << " in:\n" << more.out;
   EXPECT_EQ(more.out.find("in Python"), std::string::npos) << more.out;
-  fs::remove_all(run);
-  EXPECT_EQ(train(1, {"--quiet"}).out.find("trained: "), std::string::npos);
   fs::remove_all(run);
   const Json json = Json::parse(train(2, {"--json"}).out);
   EXPECT_EQ(json["trained"]["model"], "gpt2-tiny");
   EXPECT_EQ(json["trained"]["tokens"], 64);
   EXPECT_EQ(json["checkpoint"], checkpoint);
   EXPECT_TRUE(json["python"].get<std::string>().ends_with("from_pretrained(\"" + checkpoint + "\")"));
+}
+
+// With --quiet a run that goes well prints nothing; log.txt has everything. Asked for JSON, it prints that.
+TEST_F(WatchedTraining, QuietIsSilent) {
+  const Outcome said = train(2, {"--quiet"});
+  EXPECT_EQ(said.status, 0);
+  EXPECT_EQ(said.out + said.err, "");
+  const std::string log = *read_whole(run / "log.txt");
+  for (const char* piece : {"new run of 2 steps", "done: step 2, loss ", "audit of 1 step"})
+    EXPECT_NE(log.find(piece), std::string::npos) << piece;
+  const Outcome finished = train(2, {"--quiet"});
+  EXPECT_EQ(finished.status, 0);
+  EXPECT_EQ(finished.out + finished.err, "");
+  EXPECT_EQ(Json::parse(train(3, {"--quiet", "--json"}).out)["step"], 3);
 }
 
 // The summary of a LoRA run names the adapters' parameters, the number of tokens that
@@ -221,15 +252,17 @@ TEST_F(WatchedTraining, TheSummaryOfAdapters) {
   const std::string base = (folder.path() / "base").string(), tuned = (folder.path() / "tuned").string();
   ASSERT_EQ(run_app({"export", run.string(), "--out", base}).status, 0);
   const std::string rows = folder.write("rows.jsonl", "{\"prompt\":\"Who built it? \",\"completion\":\"Noah.\"}\n");
-  const Outcome said = run_app({"train", "--model", base, "--data", rows, "--tokenizer", "bytes", "--lora", "2", "--lora-targets", "c_attn",
-                                "--sequence-length", "32", "--steps", "2", "--threads", "1", "--out", tuned});
+  const Outcome said =
+      run_app({"train",  "--model",           base, "--data",  rows, "--tokenizer", "bytes", "--lora", "2",   "--lora-targets",
+               "c_attn", "--sequence-length", "32", "--steps", "2",  "--threads",   "1",     "--out",  tuned, "--audit"});
   ASSERT_EQ(said.status, 0) << said.err;
   // c_attn of 4 layers has matrices of 128 x 2 and 2 x (3 * 128), which make 4096 parameters.
   for (const char* piece :
-       {"trained: adapters of rank 2 on c_attn of base, 4096 of ", "tokens: 38 in 2 steps (10 of them contribute to the loss), ",
-        "; with padding 64 positions, ", "import peft; model = peft.AutoPeftModelForCausalLM"})
+       {"trained parameters: adapters of rank 2 on c_attn of base, 4096 of ", "trained: 38 tokens in 2 steps, ",
+        "; 10 of them contribute to the loss", "; with padding 64 positions, ", "import peft; model = peft.AutoPeftModelForCausalLM"})
     EXPECT_NE(said.out.find(piece), std::string::npos) << piece << " in:\n" << said.out;
-  EXPECT_EQ(said.out.find("(64 of them contribute to the loss)"), std::string::npos) << said.out;
+  EXPECT_NE(said.err.find("of them frozen) in 6 blocks, read from " + base + ", adapters random (seed 1337)\n"), std::string::npos)
+      << said.err;
 }
 
 }  // namespace

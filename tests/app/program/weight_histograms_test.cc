@@ -80,7 +80,7 @@ void expect_of(const ReadHistogram& got, const std::vector<double>& values, cons
   std::vector<double> counts(got.bucket.size());
   double sum = 0, sizes = 0, squares = 0;
   for (const double value : values) {
-    const auto above = std::ranges::find_if(got.bucket_limit, [&](double limit) { return value < limit; });
+    const auto above = std::ranges::upper_bound(got.bucket_limit, value);
     ASSERT_NE(above, got.bucket_limit.end()) << what << " " << value;
     ++counts[static_cast<size_t>(above - got.bucket_limit.begin())];
     sum += value, sizes += std::abs(value), squares += value * value;

@@ -193,10 +193,10 @@ TEST(Supervise, ProgramThatIsNotThere) {
 }
 
 // Returns the cores of a new thread that was bound to a rank's share. The test's own thread stays unbound.
-std::vector<int> bound_cores(const std::string& bind, const Launcher& launcher) {
+std::vector<int> bound_cores(const std::string& bind, const Launcher& launcher, const Host& host = Host()) {
   std::vector<int> cores;
   std::thread([&] {
-    bind_to_share(bind, launcher, Host(), {});
+    bind_to_share(bind, launcher, host, {});
     cpu_set_t set;
     sched_getaffinity(0, sizeof set, &set);
     for (int core = 0; core < CPU_SETSIZE; ++core) {
@@ -215,6 +215,25 @@ TEST(Cores, RankIsBoundToItsShareUnlessItsLauncherBinds) {
   EXPECT_EQ(bound_cores("auto", srun), all);
   EXPECT_EQ(bound_cores("cores", srun), mine);
   EXPECT_EQ(bound_cores("cores", alone), all);
+}
+
+TEST(Cores, RankStaysOnTheCpusOfTheEnvironment) {
+  const Launcher own{.name = "spillway", .ranks = 3, .rank = 1, .local_ranks = 3, .local_rank = 1};
+  Launcher srun = own;
+  srun.name = "srun";
+  const auto host_with = [](const std::string& name, const std::string& value) {
+    return Host{"/", [=](const char* asked) { return asked == name ? std::optional(value) : std::nullopt; }};
+  };
+  const std::vector<int> all = bound_cores("none", own);
+  const std::vector<int> last = {all.back()};
+  const Host listed = host_with("GOMP_CPU_AFFINITY", std::to_string(all.back()));
+  for (const char* bind : {"auto", "none", "cores"}) {
+    EXPECT_EQ(bound_cores(bind, own, listed), last) << bind;
+    EXPECT_EQ(bound_cores(bind, srun, listed), last) << bind;
+  }
+  const Host unbound = host_with("OMP_PROC_BIND", "false");
+  EXPECT_EQ(bound_cores("auto", own, unbound), all);
+  EXPECT_EQ(bound_cores("cores", own, unbound), share_of_cores(Host(), all, 1, 3)) << "--bind is given";
 }
 
 TEST(MeetingPlace, FollowsTheLauncher) {

@@ -89,11 +89,11 @@ TEST_F(HistoryTest, ANumberThatIsNotFiniteIsCountedAndLeftOut) {
 TEST_F(HistoryTest, OfAStepThatWasRunAgainTheLastLineCounts) {
   add_steps(1, 10);
   for (i64 step = 6; step <= 8; ++step) add(row_of(step, 100));
-  add(row_of(7, 7));  // step 7 was run a third time
+  add(row_of(7, 7));  // step 7 is run for the third time
   const History h = read();
   EXPECT_EQ(h.steps, 7);
   EXPECT_EQ(h.last_step, 7);
-  EXPECT_EQ(h.run_again, 7);  // steps 6 to 10, then 7 and 8, were run again
+  EXPECT_EQ(h.run_again, 7);  // steps 6 to 10 were run again, and then steps 7 and 8 once more
   EXPECT_EQ(h.measure("loss").last, (Point{7, 7}));
   EXPECT_EQ(h.measure("loss").most, (Point{6, 100}));
   EXPECT_EQ(h.tokens, 7000);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/error.h"
 #include "models/model.h"
@@ -48,9 +49,11 @@ class Gpt2Roofline : public testing::Test {
 
 TEST_F(Gpt2Roofline, TheModelsFlopsAreSixAParameterAndToken) {
   const Roofline r = roofline();
-  const double matrices = kLayers * 12 * kC * kC + kV * kC;              // the head's matrix is the tied embedding
-  const double attention = 3 * kLayers * 4 * kC * 16 * 1024 * 1025 / 2;  // causal scores; backward costs twice as much as forward
-  const double again = 2 * kV * kC * kRows;                              // backward computes the logits again for their gradients
+  const double matrices = kLayers * 12 * kC * kC + kV * kC;  // the head's matrix is the tied embedding, counted once
+  // FLOPs of the causal scores; a backward costs twice as much as a forward
+  const double attention = 3 * kLayers * 4 * kC * 16 * 1024 * 1025 / 2;
+  // FLOPs with which the backward computes the logits again for their gradients
+  const double again = 2 * kV * kC * kRows;
   EXPECT_NEAR(r.model_flops, 6 * matrices * kRows + attention, 1e-6 * r.model_flops);
   EXPECT_GT(r.flops, r.model_flops + again) << "and attention's seven products instead of four";
   EXPECT_DOUBLE_EQ(r.share_of_peak(r.model_flops), r.model_flops / r.gpu_s / 989e12);
@@ -225,6 +228,14 @@ TEST(RooflineCommand, PrintsItsCeilingsAndLines) {
   for (const char* piece :
        {"989 TFLOP/s dense in bf16", "3.35 TB/s of memory", "\nproducts: ", "\nattention: ", "\nhead: ", "\nGPU in all: "})
     EXPECT_NE(outcome.out.find(piece), std::string::npos) << piece << " in " << outcome.out;
+  int rows = 0;
+  std::istringstream lines(outcome.out);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("  ") || !line.ends_with(" %")) continue;
+    EXPECT_LE(line.size(), 80u) << line;
+    ++rows;
+  }
+  EXPECT_GT(rows, 20) << outcome.out;
 }
 
 TEST(RooflineCommand, OfACpuIsRefusedWithWhatWasExpected) {

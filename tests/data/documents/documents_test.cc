@@ -317,7 +317,8 @@ TEST(Preparation, ATokenThatChangedOnTheDiskIsNotRead) {
     std::vector<u32> words(kTokens);
     const std::string text = error_of(ErrorCode::data, [&] { file.read_document(token / kTokens, words); });
     EXPECT_THAT(text, testing::AllOf(HasSubstr("is damaged: tokens "), HasSubstr("remove the file"))) << token;
-    const i64 apart = (token / kTokens + 5) % kDocuments;  // a document that shares no block with the damaged token
+    // the index of a document that shares no checksummed block with the damaged token
+    const i64 apart = (token / kTokens + 5) % kDocuments;
     file.read_document(apart, words);
     EXPECT_EQ(words, std::vector<u32>(kTokens, static_cast<u32>(apart)));
   }
@@ -418,9 +419,9 @@ TEST(Rows, HaveDocumentsWithBordersAndCutsThatAreCounted) {
     return d;
   };
   writer.add(document(5, 2, 100));
-  writer.add(document(3, 3, 200));   // no token of this document contributes to the loss
-  writer.add(document(12, 4, 300));  // this document is longer than a row
-  writer.add(document(12, 9, 400));  // all targets of this document are cut off
+  writer.add(document(3, 3, 200));   // a document of which no token contributes to the loss
+  writer.add(document(12, 4, 300));  // a document that is longer than a row
+  writer.add(document(12, 9, 400));  // a document whose targets are all cut off
   writer.add(document(3, 0, 500));
   writer.finish();
   const PreparedFile file(folder / "p", "p");

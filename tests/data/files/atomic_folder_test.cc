@@ -150,13 +150,14 @@ TEST(AtomicFolder, APlaceThatCannotBeWrittenIsNamed) {
   const TemporaryFolder root;
   put(root / "file", "x");
   EXPECT_THAT(error_of(ErrorCode::io, [&] { AtomicFolder folder(root / "file" / "last", Existing::replace); }), HasSubstr("file"));
-  AtomicFolder folder(root / "file", Existing::replace);  // a file at the final path is replaced by the folder, too
+  AtomicFolder folder(root / "file", Existing::replace);  // the folder must replace even a file at the final path
   folder.write_text("a", "b");
   folder.commit();
   EXPECT_TRUE(fs::is_directory(root / "file"));
 }
 
-// If another program creates something at the final path while a folder is written, that stays, and so does the unfinished folder.
+// If another program creates something at the final path while a folder is written, the new entry stays, and so does the folder that was
+// written.
 TEST(AtomicFolder, WhatComesToBeMeanwhileStays) {
   for (const Existing existing : {Existing::refuse, Existing::replace}) {
     const TemporaryFolder root;

@@ -21,8 +21,8 @@
 
 namespace {
 
-std::atomic<bool> stutter{false};   // if set, reads and writes transfer at most 7 bytes, and every third call is interrupted
-std::atomic<int> failing_error{0};  // if not 0, the errno of every read, write, fsync, sync_file_range and fallocate
+std::atomic<bool> stutter{false};   // if set, reads and writes transfer at most 7 bytes, and every third call is interrupted by a signal
+std::atomic<int> failing_error{0};  // if not 0, the errno with which every read, write, fsync, sync_file_range and fallocate fails
 std::atomic<unsigned> calls{0};
 std::atomic<bool> recording{false};
 std::mutex record_mutex;
@@ -141,7 +141,7 @@ TEST(File, RoomIsReservedWhereTheFilesystemCanAndGivenLaterWhereNot) {
   {
     const Failing on(EOPNOTSUPP);
     file.reserve(1 << 20);
-    file.send(0, 1 << 20);  // has no effect on a filesystem that cannot write out a range; sync() does that later
+    file.send(0, 1 << 20);  // send() has no effect on a filesystem that cannot write out a range; sync() writes it later
   }
   EXPECT_EQ(file.size_bytes(), 1 << 20);
   EXPECT_EQ(std::filesystem::file_size(folder / "a"), 1u << 20);

@@ -51,7 +51,8 @@ TEST_F(ImageFolderTest, ClassesAndImagesAreInByteOrder) {
   for (i64 i = 0; i < 4; ++i) seen.insert(class_and_pixel(*source, i));
   std::vector<u8> grey(3 * 9 * 13);
   fit(netpbm("grey-jpg.pgm"), {3, 9, 13}, grey);
-  const auto sixth = [](const std::string& name) { return netpbm(name).pixels_HWC[15]; };  // returns the red component of the sixth pixel
+  // returns the red component of the sixth pixel of the picture
+  const auto sixth = [](const std::string& name) { return netpbm(name).pixels_HWC[15]; };
   EXPECT_EQ(seen, (std::set<std::pair<i32, u8>>{
                       {0, sixth("palette-png.ppm")}, {1, grey[5]}, {2, sixth("rgb-png.ppm")}, {2, sixth("rgb-jpg.ppm")}}));
   EXPECT_EQ(open({.side = 8})->format().shape_CHW, (Shape{3, 8, 8}));
@@ -93,7 +94,7 @@ TEST_F(ImageFolderTest, WhatIsWrongIsNamed) {
   put(at / "a/2.png", "x");
   expect_refused("/a/2.png: expected a PNG or JPEG image, got a file");
   image("a/0.png", "rgb.png");
-  const auto source = open();  // the first image is in colour, so open() does not read the headers of the others
+  const auto source = open();  // the first image is in colour, so open() need not read the headers of the others
   EXPECT_NE(error_of(ErrorCode::data, [&] { read_all(*source); }).find("/a/2.png: expected a PNG or JPEG image"), std::string::npos);
   put(at / "a/2.png", picture_bytes("rgb.png").substr(0, 300));
   EXPECT_NE(error_of(ErrorCode::data, [&] { read_all(*source); }).find("/a/2.png: expected a PNG image, got damage"), std::string::npos);

@@ -61,7 +61,7 @@ TEST(Picture, WhatCannotBeReadIsRefusedByName) {
   EXPECT_EQ(refused(""), "[data] some/file: expected a PNG or JPEG image, got an empty file");
   EXPECT_EQ(refused("GIF89a"), "[data] some/file: expected a PNG or JPEG image, got a file whose first bytes are of neither format");
   EXPECT_NE(refused(picture_bytes("cmyk.jpg")).find("in grey or RGB, got CMYK"), std::string::npos);
-  std::string huge = picture_bytes("rgb.png");  // to be given a huge width and the checksum that matches it
+  std::string huge = picture_bytes("rgb.png");  // a picture file that gets a huge width and the checksum that matches it
   huge.replace(16, 4, big_endian({20000}));
   huge.replace(29, 4, big_endian({static_cast<u32>(crc32(0, reinterpret_cast<const Bytef*>(&huge[12]), 17))}));
   EXPECT_NE(refused(huge).find("expected a picture of at most 16384 x 16384 and 67108864 pixels, got 9 x 20000"), std::string::npos);

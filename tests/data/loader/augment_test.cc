@@ -96,7 +96,7 @@ TEST_F(AugmentedLoader, TheSameOnAnyRanksRowsWorkersAndAfterAStop) {
   EXPECT_EQ(seen(2, 3, 1), want);
   EXPECT_EQ(seen(4, 3, 3), want);
   EXPECT_EQ(seen(1, 12, 5), want);
-  const auto later = seen(1, 12, 2, 6);  // starts at row 6, as a resumed run does
+  const auto later = seen(1, 12, 2, 6);  // starts at row 6, as a resumed run would
   for (size_t i = 0; i < 18; ++i) EXPECT_EQ(later[i], want[i + 6]);
   EXPECT_EQ(std::set(want.begin(), want.end()).size(), 24u) << "each image of the second epoch is another one than in the first";
 }

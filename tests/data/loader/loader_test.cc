@@ -71,7 +71,7 @@ TEST(Loader, RowsOfAllRanksTileTheStep) {
 }
 
 TEST(Loader, SeveralSourcesAreNumberedThroughAndNoWindowCrosses) {
-  const Sources sources = counting({10, 3, 0, 9});  // the sources have 2, 0, 0 and 2 windows of 4 tokens
+  const Sources sources = counting({10, 3, 0, 9});  // the numbers of tokens, which make 2, 0, 0 and 2 windows of 4 tokens
   const Loader loader(sources, {.sequence_length = 4, .micro_batch_size = 4, .shuffled = false});
   EXPECT_EQ(loader.windows(), 4);
   EXPECT_EQ(firsts(loader.step(0)), (std::vector<i32>{0, 4, 3000, 3004}));
@@ -260,7 +260,7 @@ TEST(Loader, TheStepsWindowsDoNotDependOnTheRanks) {
 }
 
 TEST(Loader, ValidationTakesTheLastWindowsOfEachSource) {
-  const Sources sources = counting({11, 6, 2});  // the sources have 10, 5 and 1 windows of one token
+  const Sources sources = counting({11, 6, 2});  // the numbers of tokens, which make 10, 5 and 1 windows of one token
   const Loader loader(sources, {.sequence_length = 1, .micro_batch_size = 2, .shuffled = false, .validation_fraction = 0.2});
   EXPECT_EQ(loader.windows(), 8 + 4 + 1);
   EXPECT_EQ(loader.validation_windows(), 2 + 1);
@@ -327,7 +327,7 @@ TEST(Loader, OnTheMetaDeviceSizesAndCountsOnly) {
   EXPECT_GT(arena.peak_bytes(), 0);
 }
 
-// A mixture reads two sources of 10 and 3 windows with equal weight. Each source has epochs of its own, each in another order.
+// A mixture reads two sources of 10 and 3 windows with equal weight. Each source has its own epochs, each in a different order.
 TEST(Loader, AMixtureWalksEachSourceInItsOwnEpochs) {
   const Sources sources = counting({41, 13});
   const Loader loader(sources, {.sequence_length = 4, .micro_batch_size = 60, .weights = {1, 1}});
@@ -404,7 +404,7 @@ TEST(Loader, OtherWeightsNeitherSkipNorRepeatRowsOfASource) {
   std::vector<i32> run = walk(first, 0, 30);
   LoaderOptions changed = options;
   changed.weights = {4, 1};
-  Sources after;  // the third source comes first, the first one second, and the second one is missing
+  Sources after;  // the new order of sources: the third, then the first; the second is missing
   after.push_back(std::make_unique<Counting>(2000, 90));
   after.push_back(std::make_unique<Counting>(0, 41));
   Loader second(after, changed);
@@ -449,7 +449,7 @@ TEST(Loader, FingerprintsTellDataApart) {
     const Sources sources = counting(lengths);
     return Loader(sources, {.sequence_length = T, .shuffled = shuffled}).fingerprint();
   };
-  EXPECT_EQ(of({1001, 500}, 10), of({1001, 500}, 10, false));  // shuffling does not change the result
+  EXPECT_EQ(of({1001, 500}, 10), of({1001, 500}, 10, false));  // shuffling does not change the sequence of sources
   EXPECT_EQ(of({1001, 500}, 10).substr(0, 4), "100:");
   EXPECT_NE(of({1001, 500}, 10), of({1011, 500}, 10));
   EXPECT_NE(of({1001, 500}, 10), of({1001, 510}, 10));

@@ -14,7 +14,7 @@
 namespace spillway::data::steps_ahead_test {
 namespace {
 
-// Serves tokens of which number i has the value i. Reading fails from a given token on.
+// Serves tokens: the token at position i has the value i. From a given position on, reading fails.
 class Tokens final : public TokenSource {
  public:
   const std::string& name() const override { return name_; }

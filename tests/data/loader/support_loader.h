@@ -12,7 +12,7 @@
 
 namespace spillway::data::loader_test {
 
-// Serves tokens of which number i has the value base + i. If source s has base 1000 s, every token tells its source.
+// Serves tokens: the token at position i has the value base + i. If source s has base 1000 s, every token tells its source.
 class Counting final : public TokenSource {
  public:
   Counting(i32 base, i64 tokens) : base_(base), tokens_(tokens) {}

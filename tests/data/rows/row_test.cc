@@ -79,7 +79,7 @@ TEST(Row, ComplaintsNamePlaceAndWords) {
   const std::pair<const char*, const char*> kWords[] = {
       {R"(["text"])", "column 1: expected an object, got a list"},
       {R"({"txt": "x"})",
-       "column 1: expected a key of a known layout (text, prompt, messages, instruction, conversations, input_ids), got none"},
+       "column 1: expected a key of a known layout (text, prompt, messages, instruction, conversations, input_ids), got txt"},
       {R"({"a": [1, {"text": 3}], "text": 5})", "column 33: expected a text as `text`, got a number"},
       {R"({"prompt": "x"})", "column 1: expected a text as `completion`, got none"},
       {R"({"messages": []})", "column 14: expected at least one item in `messages`, got none"},

@@ -128,7 +128,7 @@ std::vector<TensorInfo> all_types() {
 void write_pattern(const std::filesystem::path& path) {
   SafetensorsWriter writer(path, all_types(), {{"step", "100"}, {"a \"b\"", "c\n"}});
   std::vector<TensorInfo> tensors = writer.tensors();
-  std::reverse(tensors.begin(), tensors.end());  // for writing the tensors in reverse order
+  std::reverse(tensors.begin(), tensors.end());  // the tensors are written in reverse order
   u8 next = 0;
   for (const TensorInfo& t : tensors) {
     for (i64 i = t.bytes(); i-- > 0;) {
@@ -231,7 +231,7 @@ TEST(SafetensorsWriter, WritesBehindWithoutLosingAPiece) {
   std::iota(values.begin(), values.end(), 5u);
   std::vector<i64> begins;
   for (i64 at = 0; at < kElems; at += kPiece) begins.push_back(at);
-  std::shuffle(begins.begin() + 30, begins.end(), std::mt19937(3));  // the first pieces stay in order, so they are adjacent
+  std::shuffle(begins.begin() + 30, begins.end(), std::mt19937(3));  // the first pieces stay in order, so that some are adjacent
   {
     SafetensorsWriter writer(folder / "a", {{.name = "a", .dtype = DType::int32, .shape = {kElems}}});
     const auto write = [&](size_t first) {
@@ -254,10 +254,10 @@ TEST(SafetensorsWriter, WritesBehindWithoutLosingAPiece) {
 
 TEST(SafetensorsReader, OffsetsBeyond4GiB) {
   const TemporaryFolder folder;
-  const i64 rows = i64{3} << 30;  // tensor "a" alone has 6 GiB, little of which is written
+  const i64 rows = i64{3} << 30;  // tensor "a" has 6 GiB, of which little is written
   const std::vector<i32> values = {7, 8, 9};
   const u16 last = 0x4321;
-  std::optional<SafetensorsWriter> writer;  // removes the unfinished file when it is destroyed
+  std::optional<SafetensorsWriter> writer;  // the writer's destructor removes the unfinished file
   try {
     writer.emplace(folder / "big", std::vector<TensorInfo>{{.name = "a", .dtype = DType::bf16, .shape = {rows}},
                                                            {.name = "b", .dtype = DType::int32, .shape = {3}}});
@@ -325,8 +325,8 @@ TEST(SafetensorsReader, BoundsOfTheHeader) {
   refused(R"({"a":null})", "got null");
   refused(R"({} x)", "not JSON");
   refused(R"({"__metadata__":{"a":"b","a":"c"}})", "twice");
-  refused(R"({"\u001b[2Jevil":3})", "\\x1b[2Jevil");               // messages show escape codes as text
-  refused("{\"a\":" + std::string(1 << 20, '['), "got an array");  // deep nesting is refused without taking memory for each level
+  refused(R"({"\u001b[2Jevil":3})", "\\x1b[2Jevil");               // messages show escape codes as visible text
+  refused("{\"a\":" + std::string(1 << 20, '['), "got an array");  // deep nesting is refused before memory is taken for each level
   refused("{\"a\":" + std::string(1 << 20, '{'), "not JSON");
 }
 
@@ -393,7 +393,7 @@ TEST(SafetensorsFuzz, MutationsOpenOrAreRefused) {
       ++refused;
     }
   }
-  EXPECT_GT(opened, 100);  // data bytes and names may change freely
+  EXPECT_GT(opened, 100);  // many changed files still open, because data bytes and names may have any value
   EXPECT_GT(refused, 3000);
 }
 

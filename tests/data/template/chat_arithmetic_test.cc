@@ -21,7 +21,7 @@ using Random = std::mt19937_64;
 __extension__ typedef __int128 i128;
 
 struct Outcome {
-  std::string text, error;  // one of them is the result of rendering, the other is empty
+  std::string text, error;  // the result of rendering, or the message of the error; the other is empty
 };
 
 Outcome render(const std::string& source) {
@@ -43,7 +43,7 @@ TEST(ChatArithmetic, IsWhatJinjaGivesOrBeyond64Bits) {
     } else if (tested.contains("text") && got.error.empty()) {
       EXPECT_EQ(got.text, tested["text"].get<std::string>()) << source;
       ++texts;
-    } else {  // Python needed more than 64 bits, in the result or on the way to it.
+    } else {  // Python needed more than 64 bits for the result or an intermediate result.
       EXPECT_THAT(got.error, HasSubstr("64 bits")) << source;
       ++beyond;
     }
@@ -72,7 +72,7 @@ std::string written(i64 n) {
 
 struct Expression {
   std::string text;
-  std::optional<i128> value;  // empty if Python refuses the expression or an intermediate result exceeds 64 bits
+  std::optional<i128> value;  // the value; empty if Python refuses the expression or an intermediate result exceeds 64 bits
 };
 
 // Returns the quotient as Python does, rounded down, and the remainder, which has the divisor's sign.
@@ -176,7 +176,7 @@ void compare_ranges(Random& random) {
   for (const i128 at : places(size, low, high, stride_of_slice)) {
     expected += (expected.empty() ? "" : " ") + std::to_string(static_cast<i64>(start + at * step));
   }
-  // Rendering also computes the end of the slice, which may exceed 64 bits, and then reports an error.
+  // Rendering also computes the end of the slice, which may exceed 64 bits and is then an error.
   if (got.error.empty()) {
     EXPECT_EQ(got.text, expected) << slice;
   } else {

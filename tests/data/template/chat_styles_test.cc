@@ -12,7 +12,7 @@ namespace {
 
 using test::Json, test::read_json, test::read_text;
 
-constexpr std::time_t kNow = 1753433100;  // is a time on 25 July 2025
+constexpr std::time_t kNow = 1753433100;  // the time of rendering, on 25 July 2025
 
 TEST(ChatStyles, RenderWhatTransformersRenders) {
   const Json conversations = read_json("style_conversations.json");

@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 
 const std::string kFile = "tokenizer.json";
-constexpr size_t kBlock = 0x4000;  // number of code points that share a checksum
+constexpr size_t kBlock = 0x4000;  // the number of code points that share a checksum
 
 const json& expected() {
   static const json all = json::parse(std::ifstream(test::data("tokenizer/unicode.json")));
@@ -119,7 +119,7 @@ TEST(Unicode, PreTokenizersAreThoseOfTokenizers) {
 
 TEST(Unicode, YoungCharactersStandForOldOnesOfTheirCategory) {
   EXPECT_EQ(with_old_characters("a\u00e9\u4e16\U0001F600"), "");
-  const std::string text = "x\U00010D50\U00010D70y\U00010D40";  // Garay letters, new in Unicode 16: a capital, a small letter, a digit
+  const std::string text = "x\U00010D50\U00010D70y\U00010D40";  // letters and a digit of the script Garay, which is new in Unicode 16
   const std::string old = with_old_characters(text);
   ASSERT_EQ(old.size(), text.size());
   EXPECT_EQ(old[0], 'x');

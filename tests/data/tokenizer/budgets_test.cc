@@ -49,7 +49,7 @@ std::string encode_refusal(const json& with, const std::string& text) {
 }
 
 TEST(TokenizerBudgets, AFileHasSoManySteps) {
-  const std::vector<json> steps(2000, {{"type", "Fuse"}});  // 200,000 such steps used to cause a recursion of that depth
+  const std::vector<json> steps(2000, {{"type", "Fuse"}});  // 200,000 such steps caused a recursion of that depth in earlier versions
   EXPECT_THAT(load_refusal({{"decoder", sequence("decoders", steps)}}), HasSubstr("in the file as decoder.decoders"));
   const std::vector<json> lower(1025, {{"type", "Lowercase"}}), words(1025, {{"type", "Whitespace"}});
   EXPECT_THAT(load_refusal({{"normalizer", sequence("normalizers", lower)}}), HasSubstr("at most 1024 steps"));
@@ -86,10 +86,10 @@ TEST(TokenizerBudgets, PatternsAreChargedForAllThatTheyLookAt) {
            "(?:a*+b|.)",           // each match scans to the end of the text, in one step
            "(?=.*x).|.",           // each look-ahead scans to the end of the text
            "(?:(?=a*+b?)a)*!|.",   // a look-ahead scans once for each round of a loop
-           "(?:a{50000}b|.)",      // a repeat that fails has already passed over all its required letters
+           "(?:a{50000}b|.)",      // a repeat that fails after it has passed over all its required letters
            "(?<=ba{50000})x|.",    // a look-behind goes back over the text
            "(?:(a*)\\1b|.)",       // a back reference compares the text that it refers to again
-           "[a-z]*[a-z]*[a-z]*1",  // a single search tries each place of the text
+           "[a-z]*[a-z]*[a-z]*1",  // one search tries each position of the text
            "(?:(?:a|a)(?:a|a)(?:a|a)(?:a|a)(?:a|a)(?:a|a)(?:a|a)(?:a|a)(?:a|a)(?:a|a)(?:a|a)(?:a|a)!|.)",
            "(?:a?a?a?a?a?a?a?a?a?a?a?a?a?a?aaaaaaaaaaaaaa!|.)",
            "(a|aa)+!|.",

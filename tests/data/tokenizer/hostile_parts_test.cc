@@ -113,7 +113,7 @@ class Parts {
     json steps = json::array();
     const size_t length = below(10) == 0 ? below(200) : below(4);
     if (below(4) == 0) {
-      steps = json(length, (this->*make)());  // the chain repeats one step
+      steps = json(length, (this->*make)());  // the chain consists of one step, repeated
     } else {
       for (size_t i = 0; i < length; ++i) steps.push_back((this->*make)());
     }

@@ -43,7 +43,7 @@ TEST_P(Style, GivesHuggingFacesIdsAndTexts) {
     EXPECT_EQ(tokenizer->decode(ids, true), wanted["decoded_skip_special"].get<std::string>());
     for (size_t i = 0; i < ids.size(); ++i) {
       const std::string token = wanted["tokens"][i];
-      if (tokenizer->id_of(token)) {  // Unigram shows an unknown token as it is written
+      if (tokenizer->id_of(token)) {  // in Unigram, text without tokens is shown as it is written
         EXPECT_EQ(tokenizer->token(ids[i]), token);
         EXPECT_EQ(tokenizer->id_of(token), ids[i]);
       }

@@ -87,7 +87,7 @@ TEST(TokenizerStream, GivesCharactersAsSoonAsTheyAreWhole) {
 TEST(TokenizerStream, HoldsARunOfByteTokensUntilItEnds) {
   const auto tokenizer = made_of(small_tokenizer());
   const auto stream = tokenizer->stream_decoder();
-  EXPECT_EQ(stream->put('a'), "");  // held back, since the byte sequence may yet turn out to be invalid
+  EXPECT_EQ(stream->put('a'), "");  // the byte is held back, since the sequence may still turn out to be invalid
   EXPECT_EQ(stream->put(0xFF), "");
   EXPECT_EQ(stream->finish(), "\uFFFD\uFFFD");
 }

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "data/tokenizer/byte_tokenizer.h"
 #include "data/tokenizer/tokenizer.h"
 #include "tests/data/support_files.h"
 #include "tests/support/temporary_folder.h"
@@ -150,6 +151,23 @@ TEST(BpeTraining, RefusesWhatHasNoRoom) {
   EXPECT_THAT(refusal({.vocabulary = 1000, .special_tokens = {"<a>", "<a>"}}), testing::HasSubstr("<a>"));
   EXPECT_THAT(refusal({.vocabulary = 1000, .special_tokens = {"a"}}), testing::HasSubstr("\"a\""));
   EXPECT_EQ(trained({}, {.vocabulary = 257}).vocabulary, 257);
+}
+
+TEST(ByteTokenizerFiles, GiveEachByteItsOwnId) {
+  const test::TemporaryFolder folder;
+  const TrainedTokenizer files = byte_tokenizer_files();
+  folder.write("tokenizer.json", files.tokenizer_json);
+  folder.write("tokenizer_config.json", files.tokenizer_config_json);
+  const auto tokenizer = read_tokenizer(folder.path());
+  EXPECT_EQ(tokenizer->vocabulary(), 256);
+  EXPECT_EQ(tokenizer->named().end_of_text, std::nullopt);
+  std::string text = "\x01 In 1905,  they'll say:\r\n\t\"ä€\xF0\x9F\x98\x80\" <|endoftext|> ";
+  for (char c = 1; c < 127; ++c) text += c;
+  text += "\x7F";
+  const std::vector<i32> ids = tokenizer->encode(text, true);
+  EXPECT_EQ(ids, ByteTokenizer().encode(text));
+  EXPECT_EQ(tokenizer->decode(ids, false), text);
+  for (i32 byte = 0; byte < 256; ++byte) EXPECT_EQ(tokenizer->id_of(byte_character(static_cast<char>(byte))), byte);
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ TEST(HostileTorchFile, ADictionaryThatContainsItselfNestsTooDeeply) {
 TEST(HostileTorchFile, NamesAreNotCopiedWithoutEnd) {
   const std::string name = kept(text(std::string(1'000'000, 'n')), 0), one = kept(tensor(), 1);
   EXPECT_THAT(torch_refusal(name + one + dict({repeated(get(0) + get(1), 8000)})), HasSubstr("two tensors have the name \"nnnn"));
-  // Each tensor has a name of its own that begins with a long prefix. All names together would take too much memory.
+  // Each tensor has a different name, and all names begin with a long prefix. All names together would take too much memory.
   const std::string inner = dict(many(200, [](size_t i) { return text(std::to_string(i)) + get(1); }));
   EXPECT_THAT(torch_refusal(name + one + dict({get(0), inner})), HasSubstr(kTooMuch));
   EXPECT_THAT(torch_refusal(name + dict({repeated(get(0) + none, 8000)})), HasSubstr(kTooOften));
@@ -97,7 +97,7 @@ TEST(HostileTorchFile, ShapesBeyondAnyTensorAreRefused) {
 // A stride of 0 repeats elements, so a file of a kilobyte could take years to read. A tensor that repeats too much is refused.
 TEST(HostileTorchFile, AnElementIsNotReadWithoutEnd) {
   const TemporaryFolder folder;
-  constexpr i64 kLarge = 10'000;  // counts floats, more of them than are read in one piece
+  constexpr i64 kLarge = 10'000;  // the number of floats, which is more than a reader reads in one piece
   const auto of_one = [](std::vector<i64> sizes) { return tensor({.sizes = sizes, .strides = std::vector<i64>(sizes.size(), 0)}); };
   const auto of_large = [](i64 times) { return tensor({.key = "1", .sizes = {times, kLarge}, .strides = {0, 1}}); };
   const TorchFile file(put(folder / "x.bin", torch_file(dict({text("few"), of_one({1 << 15, 1 << 10}), text("many"),
@@ -237,7 +237,7 @@ TEST(HostileDistributedCheckpoint, ReferencesInCirclesAreRefused) {
     EXPECT_NE(Saved(circle + "0", metadata(dict({text("w"), get(0)}), dict({get(0), get(0)}))).refusal(), "");
     EXPECT_NE(Saved(circle + "0", metadata(dict({text("w"), of_tensor({0}, list({get(0)}))}), two_places())).refusal(), "");
   }
-  // The size of a tensor is given by a tuple that contains itself. The file must be refused.
+  // A tuple that contains itself gives the size of a tensor. The file must be refused.
   const std::string size = global("torch", "Size") + "(]" + put(0) + "t" + "R" + put(1) + "0" + get(0) + get(1) + "a0";
   const Saved own(size, metadata(dict({text("w"), of_metadata("T", {text("size"), get(1), text("chunks"), list({})})}), two_places()));
   EXPECT_NE(own.refusal(), "");
@@ -310,7 +310,7 @@ TEST(HostileZeroCheckpoint, SharedListsAreNotVisitedWithoutEnd) {
   const Zero z;
   const std::string one = kept(tensor(), 0);
   const auto usual = z.model({text(kShapes), z.shapes({text("w"), torch_size({1})})});
-  // One shard is listed a thousand times, and each entry would need elements of its own.
+  // One shard is listed a thousand times, so that the list has more elements than the file.
   for (const int stage : {1, 3})
     EXPECT_THAT(refusal(usual, one + z.optimizer({}, list({repeated(get(0), 1000)}), stage)), HasSubstr("have more elements than fit"));
   // One dictionary of shapes is listed as thousands of parameter groups, which takes too much memory or too many steps.
@@ -325,7 +325,7 @@ TEST(HostileZeroCheckpoint, SharedListsAreNotVisitedWithoutEnd) {
   EXPECT_THAT(refusal(size + z.model({text(kShapes), list({dict({joined(names), text("w"), torch_size({1})})})}),
                       one + z.optimizer({text("base_optimizer_state"), arrays}, list({get(0)}))),
               HasSubstr(kTooMuch));
-  // A weight that consists of thousands of pieces and has thousands of names is accepted.
+  // A checkpoint is accepted in which one weight has thousands of pieces and thousands of names.
   const auto parts = list({repeated(kept(tensor({.sizes = {0}, .strides = {1}}), 2) + get(2), 1), repeated(get(2), 3000), get(0)});
   const auto second = many(3000, [](size_t i) { return text(std::to_string(i)) + text("w"); });
   const Zero fine;
@@ -404,7 +404,7 @@ TEST(HostileWeightFolder, NoPipeIsWaitedFor) {
 TEST(HostileZeroCheckpoint, TheFileThatNamesTheLastIsNotReadWhole) {
   const TemporaryFolder folder;
   put(folder / "latest", "");
-  fs::resize_file(folder / "latest", std::uintmax_t{1} << 40);  // makes a hole of 1 TiB, which contains no whitespace
+  fs::resize_file(folder / "latest", std::uintmax_t{1} << 40);  // makes a sparse file of 1 TiB of zeros, which contains no white space
   EXPECT_FALSE(is_zero_checkpoint(folder.path()));
   EXPECT_THAT(error_of(ErrorCode::data, [&] { ZeroCheckpoint checkpoint(folder.path()); }), HasSubstr("latest"));
 }

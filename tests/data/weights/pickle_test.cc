@@ -25,7 +25,8 @@ Pickle pickle_of(const std::string& bytes) {
 }
 
 TEST(Pickle, ReadsWhatPythonWrites) {
-  // The bytes are pickle.dumps({"a": [1, -2, 300, 70000, 2**40, 1.5, None, True, (b"x", "y")]}, 4), and a list [x, x] in protocol 2.
+  // The first bytes are pickle.dumps({"a": [1, -2, 300, 70000, 2**40, 1.5, None, True, (b"x", "y")]}, 4). The bytes after them are a list
+  // [x, x] that holds one object twice, in protocol 2.
   using namespace std::string_literals;
   const Pickle p = pickle_of(
       "\x80\x04\x95\x37\0\0\0\0\0\0\0}\x94\x8c\x01"
@@ -207,7 +208,7 @@ TEST(Pickle, WhatItHoldsIsBoundedByItsBytes) {
     EXPECT_THAT(error_of(ErrorCode::data, [&] { pickle_of(bytes); }), HasSubstr("takes more memory than"));
   };
   refused(pickle(repeated("N", 8 * kMany)));
-  // A global (module and name) made of two texts of a megabyte takes only a few bytes each time that the pickle repeats it.
+  // A global (module and name) consists of two texts of a megabyte. Each repetition of it takes only a few bytes in the pickle.
   refused(pickle(kept(text(std::string(1'000'000, 'a')), 0) + repeated(get(0) + get(0) + "\x93" + "0", 100) + none));
 }
 

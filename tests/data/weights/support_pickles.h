@@ -71,7 +71,8 @@ inline std::string tensor(const TensorBytes& of = {}) {
               {storage, number(of.offset), numbers(of.sizes), numbers(of.strides), no, call(global("collections", "OrderedDict"), {})});
 }
 
-using Members = std::vector<std::pair<std::string, std::string>>;  // pairs of name and bytes, one for each file in an archive
+// pairs of a member's name and its bytes, one for each file in an archive
+using Members = std::vector<std::pair<std::string, std::string>>;
 
 /// Makes a zip archive with uncompressed members. The directory claims `claimed` more bytes for the last member than it has.
 inline std::string archive(const Members& members, u32 claimed = 0) {
@@ -152,7 +153,7 @@ std::string mutated(std::vector<std::string> all, Random& random) {
       case 1:
         std::swap(all[at], all[other]);
         break;
-      case 2: {  // repeats a range of instructions
+      case 2: {  // this mutation repeats a range of instructions
         const size_t from = std::min(at, other), to = std::min(std::max(at, other), from + 40);
         const std::vector<std::string> some(all.begin() + static_cast<std::ptrdiff_t>(from), all.begin() + static_cast<std::ptrdiff_t>(to));
         all.insert(here, some.begin(), some.end());
@@ -164,7 +165,7 @@ std::string mutated(std::vector<std::string> all, Random& random) {
       case 4:
         all.insert(here, kValues[random(kValues.size())]);
         break;
-      case 5:  // replaces a value by a remembered one
+      case 5:  // this mutation replaces a value by a remembered one
       case 6:
         all[at] = get(static_cast<u32>(random(300)));
         break;

@@ -20,7 +20,7 @@ using namespace spillway::test::pickles;
 
 // Holds a torch.save file split into its parts.
 struct TorchParts {
-  std::vector<std::string> pickle;  // the instructions of the pickle
+  std::vector<std::string> pickle;  // the instructions of the file's pickle
   Members storages;
   explicit TorchParts(const fs::path& path) {
     const TorchArchive archive(path);

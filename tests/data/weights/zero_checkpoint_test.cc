@@ -63,7 +63,7 @@ TEST_P(ZeroCheckpointRead, HoldsWhatDeepSpeedsOwnConversionMakesOfIt) {
     }
     compared += want.shape.elems();
   }
-  EXPECT_EQ(compared, 3 * 2832);  // elements of weights, chosen so that the last rank's shard ends within a parameter
+  EXPECT_EQ(compared, 3 * 2832);  // the number of compared elements of weights; the last rank's shard ends within a parameter
   const TensorInfo *head = checkpoint.find("lm_head.weight"), *embedding = checkpoint.find("transformer.wte.weight");
   ASSERT_TRUE(head);
   std::vector<double> of_head(static_cast<size_t>(head->shape.elems())), of_embedding(of_head);
@@ -78,7 +78,7 @@ TEST_P(ZeroCheckpointRead, KnowsWhereTheRunStood) {
   EXPECT_EQ(standing.steps, 3);
   EXPECT_EQ(standing.updates, 3);
   EXPECT_EQ(standing.samples, 12);
-  EXPECT_FALSE(standing.loss_scale);  // fp32 training has no loss scale
+  EXPECT_FALSE(standing.loss_scale);  // training in fp32 has no loss scale
   const bool universal = GetParam() == std::string("universal");
   EXPECT_EQ(standing.stage, universal ? 0 : GetParam()[5] - '0');
   EXPECT_EQ(standing.ranks, universal ? 0 : 2);

@@ -78,17 +78,18 @@ Wider slope_of(Unary op, Wider kept) {
   return 0;
 }
 
-// Returns the error bound of a result; an ulp is eps |result| in the type of the computation. CUDA's exp, log, tanh and
-// erf are accurate to 2 ulp (Programming Guide 13.0, "Mathematical Functions"; so are those of the C library, which the
-// emulation calls). A formula adds at most six more roundings. The exponential amplifies the error of its argument: the
-// argument grows like x (gelu's like x^3) and has 2 eps of its own, which becomes at most 4 (1 + x^2) of the result. 1
-// + erf, 1 - x^2 and the sums in slopes cancel, so their error is relative to the terms, not to the result.
+// Returns the error bound of a result; an ulp is eps |result| in the type of the computation. CUDA's exp, log, tanh and erf are accurate to
+// 2 ulp (Programming Guide 13.0, "Mathematical Functions"; so are those of the C library, which the emulation calls). A formula adds at
+// most six more roundings. The exponential amplifies the error of its argument: the argument grows like x (gelu's like x^3) and has an
+// error of 2 eps, which becomes at most 4 (1 + x^2) of the result. 1 + erf, 1 - x^2 and the sums in slopes cancel, so their error is
+// relative to the terms, not to the result.
 double bound(DType dtype, Unary op, bool slope, double x, double want, double factor) {
   const double eps = 2 * test::half_ulp(wide_dtype(dtype)), stored = is_half(dtype) ? test::half_ulp(dtype) : 0;
   const double tiny = dtype == DType::f64 ? 0x1p-1022 : 0x1p-126;
   const bool alone = op == Unary::exp || op == Unary::log || op == Unary::tanh;
   const double relative = alone ? 2 * eps : 8 * eps * (gradient_wants_output(op) && op != Unary::sigmoid ? 1 : 1 + x * x);
-  // The sums' terms are x (1 - s) and 1 in silu's slope, x Phi'(x) and Phi(x) in gelu_erf's slope, erf and 1 in gelu_erf.
+  // The error of a sum depends on its terms. These are x (1 - s) and 1 in the derivative of silu, x Phi'(x) and Phi(x) in that of
+  // gelu_erf, and erf and 1 in gelu_erf itself.
   const double terms = op == Unary::gelu_erf ? (slope ? 1 + std::abs(x) : std::abs(x)) : slope ? 1 + std::abs(x) : 0;
   const double sums = 8 * eps * terms;
   return relative * std::abs(want) + test::stored_error(dtype, want) + sums * std::abs(factor) * (1 + stored) +
@@ -157,7 +158,7 @@ TEST_F(ElementwiseTwins, LimitsAndNotANumberAreTheCpus) {
   }
 }
 
-// A view that begins at an odd element is not accessed in vectors. An element must have the same bits wherever it is stored.
+// A view that begins at an odd element is not accessed in vectors. An element must be bitwise the same wherever it is stored.
 TEST_F(ElementwiseTwins, AValueDoesNotDependOnItsPlace) {
   for (const DType dtype : kFloats) {
     const Tensor x = test::random({333}, dtype, 3, 3), dy = test::random({333}, dtype, 4);

@@ -185,7 +185,7 @@ TEST(Dropout, IsTheUniformStreamOfBaseRandom) {
     }
   }
   hwy::SetSupportedTargetsForTest(0);
-  // Row 2 is computed again as the first row of another micro-batch. Its bits must not change.
+  // Row 2 is computed again as the first row of another micro-batch, and must be bitwise the same.
   const Tensor alone = empty({1, 5, 7}, DType::f32);
   kernels::dropout(x.slice(0, 2, 3), 0.3, key, kFirst + 2, alone);
   EXPECT_TRUE(test::same_bits(alone, y.slice(0, 2, 3)));

@@ -1,5 +1,5 @@
-// Compares formulas and selections on a GPU with the CPU. They have the CPU's bits,
-// except for formulas that use a function of CUDA, which are within 4 ulp of their terms.
+// Compares formulas and selections on a GPU with the CPU. Their results are bitwise equal to the CPU's, except for formulas that use a
+// function of CUDA, which are within 4 ulp of their terms.
 #include "kernels/elementwise/pointwise.h"
 
 #include "tests/support/gpu.h"
@@ -95,7 +95,7 @@ TEST_F(PointwiseTwins, MasksAndChoices) {
       EXPECT_TRUE(test::same_bits(gpu().host(got), mask));
       EXPECT_TRUE(test::same_bits(gpu().host(got_of_number), of_number));
       EXPECT_TRUE(test::same_bits(gpu().host(filled), want_filled));
-      for (i64 i = 0; i < 6 * 35; ++i) {  // a NaN's sign and payload may differ between the devices
+      for (i64 i = 0; i < 6 * 35; ++i) {  // NaNs are compared as such, because their sign and payload may differ between the devices
         const double a = test::at(gpu().host(chosen), i), b = test::at(want, i);
         EXPECT_TRUE(a == b || (std::isnan(a) && std::isnan(b))) << i;
       }

@@ -45,7 +45,7 @@ Routed route_on_gpu(test::Gpu& gpu, const Tensor& logits, const Tensor& dweights
   return {gpu.host(r.probabilities), gpu.host(r.experts), gpu.host(r.weights), gpu.host(r.dlogits), gpu.host(r.load), gpu.host(r.loss)};
 }
 
-// The router's sums have up to 130 exponentials, each accurate to 2 ulp on a GPU and 1 on the CPU, added in increasing order.
+// The router's sums have up to 130 exponentials, each accurate to 2 ulp on a GPU and 1 ulp on the CPU, added in increasing order.
 TEST_F(ExpertTwins, RouterNearTheCpu) {
   constexpr i64 kSizes[][3] = {{1, 1, 1}, {5, 4, 2}, {300, 8, 2}, {33, 128, 8}, {7, 130, 130}};
   for (const auto& [tokens, experts, chosen] : kSizes) {
@@ -152,7 +152,8 @@ TEST_F(ExpertTwins, RowsAreTheCpus) {
   }
 }
 
-// Rows begin one element later than aligned memory does, so no access of 16 bytes is aligned. The bits must be the same.
+// Rows begin one element later than aligned memory does, so no access of 16 bytes is aligned. The results must be bitwise the same as for
+// aligned rows.
 TEST_F(ExpertTwins, RowsLieAnywhere) {
   const Form f{30, 4, 2, 48};
   const Tensor experts = experts_of(f.tokens, f.experts, f.chosen);

@@ -33,7 +33,7 @@ struct Sums {
 };
 
 struct Results {
-  Tensor y, dx, dw, narrow_dw;  // narrow_dw is defined for bf16 and f16 only
+  Tensor y, dx, dw, narrow_dw;  // the results; narrow_dw is defined for bf16 and f16 only
 };
 
 class ConvTwins : public test::GpuTest {
@@ -121,14 +121,14 @@ TEST_F(ConvTwins, SmallestAndEmptiest) {
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
     check({1, 1, 1, 1, 1, {1}}, dtype, true);
     check({1, 1, 1, 1, {1, 9}, {{1, 4}, 2, {0, 1}}}, dtype, false);
-    check({2, 2, 3, 1, 1, {1, 11, 5}}, dtype, true);   // no tap meets the image, so results are the biases
-    check({2, 2, 3, 1, 1, {1, 11, 5}}, dtype, false);  // no tap meets the image, so results are zeros
+    check({2, 2, 3, 1, 1, {1, 11, 5}}, dtype, true);   // no tap of the kernel meets the image, so results are the biases
+    check({2, 2, 3, 1, 1, {1, 11, 5}}, dtype, false);  // no tap of the kernel meets the image, so results are zeros
   }
 }
 
 TEST_F(ConvTwins, AsOnTheCpu) { check_beside_cpu({4, 16, 24, 2, {8, 9}, {3, 2, 1}}); }
 
-// The matrix of columns has 512 x 3 x 3 rows of doubles, hence strips of 512 columns. A strip then ends inside an image.
+// The matrix of columns has 512 x 3 x 3 rows of doubles, so it is cut into strips of 512 columns. A strip then ends inside an image.
 TEST_F(ConvTwins, SeveralStrips) {
   const ConvShape s{3, 512, 1, 1, {11, 31}, {3, 1, 1}};
   const kernels::Strips strips = kernels::product_strips(kernels::forward_columns(s), s.outputs, DType::f64);

@@ -1,5 +1,5 @@
-// Compares convolution and its gradients with their definition in plain loops of doubles: odd extents, strides, paddings, dilations
-// and groups, and sizes that need several strips of columns, chunks of the inner extent, blocks of rows and parts of a sum.
+// Compares convolution and its gradients with their definition in plain loops of doubles: odd extents, strides, paddings, dilations and
+// groups, and sizes that need several strips of columns, chunks of the inner dimension, blocks of rows and parts of a sum.
 #include <hwy/targets.h>
 
 #include "kernels/images/conv_winograd.h"
@@ -58,7 +58,7 @@ const ConvShape kWinograd[] = {
     {7, 128, 112, 1, 8, {3, 1, 1}},            // a strip of tiles spans several images
     {1, 48, 56, 1, {5, 203}, {3, 1, {1, 2}}},  // lines are cut into blocks
     {1, 96, 96, 2, {16, 12}, {3, 1, {0, 1}}},  // groups; no padding of rows, so the input gradient has a padding of 2
-    {1, 64, 64, 1, {11, 20}, {3, 1, {2, 0}}},  // the shape of the case before with rows and columns exchanged
+    {1, 64, 64, 1, {11, 20}, {3, 1, {2, 0}}},  // rows and columns of the previous case are exchanged
 };
 
 bool takes_winograd(const ConvShape& s) {
@@ -110,8 +110,8 @@ TEST(ConvWinograd, IsTheConvolution) {
   }
 }
 
-// The bits of an output depend only on its own column and row of the product: an
-// image gives the same results alone and among others, and so does an output channel.
+// An output depends bitwise only on its own column and row of the product: an image gives the same results alone and among others, and so
+// does an output channel.
 TEST(ConvBits, DependOnNeitherNeighboursNorPlace) {
   for (const auto& [channels, extent] : {std::pair(20, 9), std::pair(64, 28)}) {
     const ConvShape many{5, channels, 70, 1, {extent, 7}, {3, 1, 1}}, one{1, channels, 48, 1, {extent, 7}, {3, 1, 1}};
@@ -127,7 +127,7 @@ TEST(ConvBits, DependOnNeitherNeighboursNorPlace) {
   }
 }
 
-// Every instruction set with fused multiply-add must give the same bits of a convolution.
+// All instruction sets with fused multiply-add must give bitwise the same convolution.
 TEST(ConvBits, AreThoseOfEveryInstructionSet) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     std::vector<ConvShape> shapes(std::begin(kTiled), std::end(kTiled));

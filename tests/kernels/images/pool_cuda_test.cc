@@ -1,4 +1,5 @@
-// Tests that pooling on a GPU has the CPU's bits. In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on the CPU.
+// Tests that pooling on a GPU is bitwise equal to pooling on the CPU. In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on the
+// CPU.
 #include "kernels/images/pool.h"
 
 #include "tests/support/gpu.h"
@@ -20,9 +21,9 @@ TEST_F(PoolTwins, SlidingWindows) {
   };
   const Case cases[] = {
       {{1, 1, 1, 1}, {1, 1, 1, 1}, {1}},
-      {{2, 3, 7, 9}, {2, 3, 4, 5}, {3, 2, 1}},                   // windows that overlap, with padding
-      {{1, 2, 8, 6}, {1, 2, 4, 3}, {2, 2, 0}},                   // windows that tile the image
-      {{3, 1, 9, 20}, {3, 1, 2, 17}, {{3, 4}, {5, 1}, {0, 0}}},  // windows that skip rows
+      {{2, 3, 7, 9}, {2, 3, 4, 5}, {3, 2, 1}},                   // windows overlap, and there is padding
+      {{1, 2, 8, 6}, {1, 2, 4, 3}, {2, 2, 0}},                   // windows tile the image
+      {{3, 1, 9, 20}, {3, 1, 2, 17}, {{3, 4}, {5, 1}, {0, 0}}},  // windows skip rows of the image
   };
   for (const Case& c : cases) {
     for (const DType dtype : kFloats) {

@@ -48,12 +48,12 @@ inline std::string to_string(const kernels::ConvShape& s) {
 /// Returns convolutions with odd extents, strides, paddings, dilations and groups, and with sizes that the CPU cuts into several parts.
 inline std::vector<kernels::ConvShape> odd_convolutions() {
   return {
-      {2, 3, 4, 1, {9, 11}, {3, 1, 1}},                         // everything fits into one strip except the columns
-      {1, 40, 60, 1, {6, 7}, {3, 1, 1}},                        // inner extent 360: chunks of f32 and f64; two strips of rows
-      {1, 130, 10, 1, {4, 4}, {3, 1, 1}},                       // inner extent 1170: chunks of bf16
+      {2, 3, 4, 1, {9, 11}, {3, 1, 1}},                         // a convolution of which everything but the columns fits into one strip
+      {1, 40, 60, 1, {6, 7}, {3, 1, 1}},                        // inner dimension 360: chunks of f32 and f64; two strips of rows
+      {1, 130, 10, 1, {4, 4}, {3, 1, 1}},                       // an inner dimension of 1170, which takes several chunks in bf16
       {3, 8, 200, 1, {5, 5}, {1, 1, 0}},                        // a 1 x 1 window: rows of an image form one line
-      {7, 6, 9, 3, {10, 9}, {{3, 2}, {2, 3}, {1, 0}, {2, 1}}},  // groups, all extents unequal
-      {2, 4, 4, 4, {7, 8}, {3, 2, 1}},                          // one channel per group
+      {7, 6, 9, 3, {10, 9}, {{3, 2}, {2, 3}, {1, 0}, {2, 1}}},  // several groups, and extents that are all unequal
+      {2, 4, 4, 4, {7, 8}, {3, 2, 1}},                          // as many groups as channels
       {5, 50, 20, 1, 1, {3, 1, 1}},                             // all taps except one meet only padding
       {9, 10, 12, 1, {2, 3}, {5, 2, 2}},                        // a kernel larger than the image
       {2, 3, 5, 1, {11, 13}, {2, {4, 3}, 0}},                   // a stride larger than the kernel: some elements are never read

@@ -41,9 +41,9 @@ Tensor some_targets(i64 rows, i64 columns) {
   return test::ints(all, {rows});
 }
 
-// Expects results near the fp64 ones. Logits of standard deviation 3 are within 11 of each other. Let u be half an
-// ulp. Each exponential errs by 11 u from rounding its argument and by 2 u of its own. A dozen rescalings of running
-// sums add 3 u each, and sums of some hundred terms per thread and in a tree add the rest: together less than 100 u.
+// Expects results near the fp64 ones. Logits of standard deviation 3 are within 11 of each other. Let u be half an ulp. Each exponential
+// errs by 11 u from rounding its argument and by 2 u from the exponential itself. A dozen rescalings of running sums add 3 u each, and sums
+// of some hundred terms per thread and in a tree add the rest: together less than 100 u.
 void expect_near_exact(const Results& got, const Results& exact, DType dtype, const std::string& what) {
   const double near = 100 * test::half_ulp(wide_dtype(dtype));
   const DType stored = got.gradient.dtype();
@@ -109,7 +109,8 @@ TEST_F(CrossEntropyTwins, InPlace) {
   }
 }
 
-// Computes cross entropy from parts, each with some columns of all rows, in rows of its own pitch. Zeros follow each part's gradient.
+// Computes cross entropy from parts, each with some columns of all rows, in rows whose pitch differs from part to part. Zeros follow each
+// part's gradient.
 Results in_parts(const Tensor& logits, const Tensor& targets, DType gradient_dtype, const std::vector<i64>& begins, i64 pad) {
   const i64 rows = logits.size(0), vocabulary = logits.size(1);
   const DType wide = wide_dtype(logits.dtype());
@@ -167,8 +168,8 @@ TEST_F(CrossEntropyTwins, LargeAndForbiddenLogits) {
   const float none = -std::numeric_limits<float>::infinity();
   const Tensor logits = test::random({2, columns}, DType::f32, 8, 3), targets = test::ints({4999, 4500}, {2});
   float* x = logits.data<float>();
-  for (i64 c = 0; c < columns; ++c) x[c] += 30000;                                      // exponentials of these logits would overflow
-  for (i64 c = 0; c < columns; ++c) x[columns + c] = c < 4100 ? none : x[columns + c];  // some threads see no logits but `none`
+  for (i64 c = 0; c < columns; ++c) x[c] += 30000;                                      // plain exponentials of these logits would overflow
+  for (i64 c = 0; c < columns; ++c) x[columns + c] = c < 4100 ? none : x[columns + c];  // some threads see only logits of minus infinity
   const Results exact = run(test::as(DType::f64, logits), targets, DType::f64), got = on_gpu(gpu(), logits, targets, DType::f32);
   // The first row's logits are near 30000, but the differences between them are exact.
   expect_near_exact(got, exact, DType::f32, "large");

@@ -1,4 +1,4 @@
-// Tests matrix products with few rows, which have an algorithm of their own. Each element has the bits of a product with many rows.
+// Tests matrix products with few rows, which have a separate algorithm. Each element is bitwise equal to that of a product with many rows.
 #include <hwy/targets.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -53,7 +53,7 @@ class MatmulTwins : public test::GpuTest {
   static void expect_same(const Tensor& got, const Tensor& want) { EXPECT_EQ(test::plain(got), test::plain(want)) << "beside the result"; }
 };
 
-// The matrices' extents are around 16, which a kernel loads at once, and 128, the extent of a tile.
+// Tests small matrices, and numbers of rows and columns near multiples of 16 (a kernel loads 16 at once) and near 128 (the size of a tile).
 TEST_F(MatmulTwins, OddShapesTransposesStridesAndBias) {
   const std::vector<Extents> shapes{{1, 1, 1}, {1, 1, 70}, {3, 5, 2}, {1, 97, 33}, {97, 1, 33}, {16, 32, 8}, {47, 49, 48}, {129, 31, 65}};
   for (const Extents& e : shapes) {
@@ -99,9 +99,9 @@ TEST_F(MatmulTwins, OneColumnOfWiderRows) {
     const Tensor a = test::random({30, 7}, types.in, 1), b = test::random({20, 9}, types.in, 2), out = test::random({30, 4}, types.out, 3);
     const auto column = [](const Tensor& x) { return x.slice(1, 3, 4); };
     const Tensor ga = gpu()(a), gb = gpu()(b), thin = gpu()(out), outer = gpu().empty({30, 20}, types.out);
-    multiply(column(ga), column(gb).transpose(0, 1), {}, outer);  // multiplies shapes [30, 1] and [1, 20]
+    multiply(column(ga), column(gb).transpose(0, 1), {}, outer);  // multiplies matrices of the shapes [30, 1] and [1, 20]
     test::expect_product(column(a), column(b).transpose(0, 1), {}, gpu().host(outer), error_of_an_addition(types));
-    multiply(ga, ga.slice(0, 0, 1).transpose(0, 1), {}, column(thin));  // multiplies shapes [30, 7] and [7, 1]
+    multiply(ga, ga.slice(0, 0, 1).transpose(0, 1), {}, column(thin));  // multiplies matrices of the shapes [30, 7] and [7, 1]
     test::expect_product(a, a.slice(0, 0, 1).transpose(0, 1), {}, column(gpu().host(thin)), error_of_an_addition(types));
   }
 }
@@ -157,11 +157,11 @@ TEST_F(MatmulTwins, SameBitsWheneverAndWherever) {
   }
 }
 
-// Of two matrices of equal extents and pitch, one begins at a multiple of 256 bytes, the other behind a row or beside another matrix. Their
-// products must have the same bits.
+// Computes the product of two matrices twice. First both begin at a multiple of 256 bytes; then, with the same row strides, one begins
+// behind a row and the other beside another matrix. The two results must be bitwise equal.
 TEST_F(MatmulTwins, SameBitsAtAnyAlignmentOfALayout) {
   for (const Types& types : kAllTypes) {
-    const i64 m = 20, k = 330, n = 66;  // rows have sizes that are not multiples of 16 bytes
+    const i64 m = 20, k = 330, n = 66;  // the sizes of rows are not multiples of 16 bytes
     const Tensor a = test::random({m, k}, types.in, 1), b = test::random({k, n}, types.in, 2);
     const auto product = [&](i64 row, i64 column) {
       const Tensor tall = gpu().empty({m + 1, k}, types.in), wide = gpu().empty({k, 3 * n}, types.in), out = gpu().empty({m, n}, types.out);
@@ -208,8 +208,8 @@ Error error_of(Work work) {
 }
 bool mentions(const Error& error, const std::string& words) { return std::string(error.what()).find(words) != std::string::npos; }
 
-// The emulated cuBLASLt refuses products with a bias, or with a workspace, or all or some products.
-// Other kernels must then compute them. Plans are cached, so each case has shapes of its own.
+// The emulated cuBLASLt refuses products with a bias, products with a workspace, all products, or some products. Other kernels must then
+// compute them. Plans are cached, so each case has other shapes.
 TEST_F(MatmulTwins, WhereTheLibraryKnowsNoWayThereIsAnother) {
   if (!std::getenv("SPILLWAY_EMULATED_GPUS")) GTEST_SKIP() << "needs emulated GPUs";
   i64 k = 101;
@@ -253,7 +253,7 @@ TEST(BlasLt, NamesTheCallThatFailed) {
     try {
       kernels::blas_lt();
     } catch (const Error&) {
-      return;  // reached if cuBLASLt is not installed
+      return;  // cuBLASLt is not installed, so the rest cannot be tested
     }
     kernels::blas_lt_check(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmul");
   });

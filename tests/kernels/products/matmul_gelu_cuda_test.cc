@@ -1,5 +1,5 @@
-// Tests matrix products followed by gelu or its gradient. On a GPU they run as one kernel if cuBLASLt has it, and
-// as two otherwise. Either way results are near fp64. On a CPU they have the bits of the two separate operations.
+// Tests matrix products followed by gelu or its gradient. On a GPU they run as one kernel if cuBLASLt has it, and as two otherwise. Either
+// way results are near fp64. On a CPU they are bitwise equal to those of the two separate operations.
 #include <cstdlib>
 
 #include "kernels/elementwise/elementwise.h"
@@ -12,7 +12,7 @@ namespace spillway::matmul_gelu_cuda_test {
 namespace {
 
 struct Problem {
-  Tensor a, b, bias, kept;  // kept: the points at which gelu's gradient is taken
+  Tensor a, b, bias, kept;  // the inputs; `kept` holds the points at which the gradient of gelu is taken
   Problem(i64 m, i64 n, i64 k, DType dtype)
       : a(test::random({m, k}, dtype, 1)),
         b(test::random({k, n}, dtype, 2, 1 / std::sqrt(static_cast<double>(k)))),
@@ -72,7 +72,7 @@ TEST_F(MatmulGeluTwins, NearFp64AtAnySize) {
   }
 }
 
-// If cuBLASLt has no combined kernel, two kernels give the result. Plans are cached, so each case has shapes of its own.
+// If cuBLASLt has no combined kernel, two kernels give the result. Plans are cached, so each case has other shapes.
 TEST_F(MatmulGeluTwins, WhereTheLibraryCannotTheyAreTwoKernels) {
   if (!std::getenv("SPILLWAY_EMULATED_GPUS")) GTEST_SKIP() << "needs emulated GPUs";
   i64 k = 61;

@@ -1,5 +1,5 @@
-// Tests matrix products that are added to the output. On a GPU they run as one kernel if
-// cuBLASLt has it, with one rounding. On a CPU they have the bits of product and sum.
+// Tests matrix products that are added to the output. On a GPU they run as one kernel if cuBLASLt has it, with one rounding. On a CPU they
+// are bitwise equal to a product followed by a sum.
 #include <cstdlib>
 
 #include "kernels/accumulate.h"
@@ -57,7 +57,7 @@ TEST_F(MatmulOntoTwins, NearFp64AndRoundedOnce) {
   }
 }
 
-// If cuBLASLt cannot add to the output, two kernels give the result. Plans are cached, so each case has shapes of its own.
+// If cuBLASLt cannot add to the output, two kernels give the result. Plans are cached, so each case has other shapes.
 TEST_F(MatmulOntoTwins, WhereTheLibraryCannotTheyAreTwoKernels) {
   if (!std::getenv("SPILLWAY_EMULATED_GPUS")) GTEST_SKIP() << "needs emulated GPUs";
   i64 k = 81;

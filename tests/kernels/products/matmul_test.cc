@@ -95,7 +95,8 @@ TEST(Matmul, SameBitsAtAnyThreadCount) {
   }
 }
 
-// Any block of the result C that is computed by itself has the same bits. This is the invariant that the header states.
+// Any block of the result C that is computed by itself is bitwise the same as within the whole product. This is the invariant that the
+// header states.
 TEST(Matmul, AnElementDependsOnItsRowAndColumnAlone) {
   for (const Types& types : kAll) {
     const Tensor a = test::random({90, 1777}, types.in, 1), b = test::random({1777, 150}, types.in, 2), whole = empty({90, 150}, types.out);
@@ -169,7 +170,7 @@ TEST(Matmul, StoresBf16AsNarrowDoes) {
                                          [](i64 i) { return static_cast<u16>(0xaf80 + i * 41); });
 }
 
-// The f16 products range from 2^-25, half the smallest f16 number, to beyond the largest.
+// The products, stored as f16, range from 2^-25, half the smallest f16 number, to beyond the largest.
 TEST(Matmul, StoresF16AsNarrowDoes) {
   expect_stored_as_narrow_does<Float16>([](i64 i) { return static_cast<u16>(0x0001 + i * 91); },
                                         [](i64 i) { return static_cast<u16>(0x8400 + i * 90); });

@@ -1,5 +1,5 @@
-// Tests products of f32 by bf16, where bf16 is widened while it is packed.
-// They have the bits of products whose bf16 operand was widened before.
+// Tests products of f32 by bf16, where bf16 is widened while it is packed. They are bitwise equal to products whose bf16 operand was
+// widened before.
 #include <hwy/targets.h>
 
 #include "base/error.h"

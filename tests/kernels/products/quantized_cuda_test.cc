@@ -1,4 +1,5 @@
-// Tests that quantized weights on a GPU have the CPU's bits. In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on the CPU.
+// Tests that quantized weights on a GPU are bitwise equal to those on the CPU. In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs
+// on the CPU.
 #include <cstring>
 
 #include "kernels/products/quantized.h"

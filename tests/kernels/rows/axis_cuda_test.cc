@@ -1,5 +1,5 @@
-// Compares operations along an axis on a GPU with the CPU. Picks, orders and running sums have
-// the CPU's bits. Sums over the axis are made in fp64 in another order, so they are only near.
+// Compares operations along an axis on a GPU with the CPU. Picked elements, sorted orders and running sums are bitwise equal to the CPU's.
+// Sums over the axis are made in fp64 in another order, so they are only near.
 #include "kernels/layout/pick.h"
 #include "kernels/losses/class_loss.h"
 #include "kernels/rows/best.h"
@@ -24,7 +24,7 @@ class AxisTwins : public test::GpuTest {
   static Shape whole(const Axis& a) { return {a.outer, a.n, a.inner}; }
   static Shape lanes(const Axis& a) { return {a.outer, a.inner}; }
 
-  // Runs `work` on both devices, with results shaped like `like`, and compares the results. `exact` requires the same bits.
+  // Runs `work` on both devices, with results shaped like `like`, and compares the results. If `exact` is true, they must be bitwise equal.
   template <class Work>
   void expect_twins(const std::vector<Tensor>& inputs, const std::vector<std::pair<Shape, DType>>& like, bool exact, Work work) {
     std::vector<Tensor> want, got, there;
@@ -90,7 +90,7 @@ TEST_F(AxisTwins, RunningSums) {
   }
 }
 
-// Orders inputs of few different values, so that many are equal, with infinities and NaN. The order must be the CPU's.
+// Sorts inputs of only a few different values, so that many are equal, with infinities and NaN. The order must be the CPU's.
 TEST_F(AxisTwins, TheBestInOrder) {
   const double inf = std::numeric_limits<double>::infinity(), values[] = {1, 2, 3, inf, -inf, std::numeric_limits<double>::quiet_NaN()};
   for (const Axis& axis : kAxes) {

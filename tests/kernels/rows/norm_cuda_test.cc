@@ -131,7 +131,7 @@ TEST_F(NormTwins, OnlyTheGradientsThatAreWanted) {
   EXPECT_TRUE(test::same_bits(gpu().host(dbeta), all.dbeta));
 }
 
-// Adds a norm's gradient to that of other ops. A GPU rounds the sum of both once. On the CPU the sum has the bits of add().
+// Adds a norm's gradient to the gradient from other ops. A GPU rounds this sum once. On the CPU the sum is bitwise that of add().
 TEST_F(NormTwins, AddToWhatOthersGave) {
   for (const DType dtype : kFloats) {
     for (const bool layer : {true, false}) {

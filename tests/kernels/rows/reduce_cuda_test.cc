@@ -1,4 +1,5 @@
-// Compares sums and broadcasting arithmetic on a GPU with the CPU. Arithmetic has the CPU's bits. Sums add in fp64 in another order.
+// Compares sums and broadcasting arithmetic on a GPU with the CPU. Results of arithmetic are bitwise equal to the CPU's. Sums add in fp64
+// in another order than the CPU.
 #include "kernels/elementwise/pointwise.h"
 #include "kernels/rows/reduce.h"
 
@@ -58,8 +59,8 @@ TEST_F(ReduceTwins, Rows) {
   check({1, 1, 1});
   check({9, 33, 1});
   check({3, 1024, 1});
-  check({2, 1029, 1});   // one block makes each sum
-  check({1, 16391, 1});  // one large block makes the sum
+  check({2, 1029, 1});   // one thread block computes each sum
+  check({1, 16391, 1});  // one large thread block computes the sum
 }
 
 TEST_F(ReduceTwins, Columns) {
@@ -67,8 +68,8 @@ TEST_F(ReduceTwins, Columns) {
   check({1, 70, 3});
   check({1, 300, 17});
   check({1, 5, 200});
-  check({64, 2, 33}, DType::bf16, DType::f32);   // each block handles whole warps of columns
-  check({1, 2100, 9}, DType::bf16, DType::f32);  // loads are issued ahead of the additions, with a remainder
+  check({64, 2, 33}, DType::bf16, DType::f32);   // each thread block handles whole warps of columns
+  check({1, 2100, 9}, DType::bf16, DType::f32);  // loads are issued before the additions, and some rows remain at the end
 }
 
 TEST_F(ReduceTwins, NothingSumsToZero) {

@@ -11,6 +11,7 @@ namespace {
 constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
 
 class AttentionTwins : public test::GpuTest {};
+using AttentionTwinsMore = AttentionTwins;
 
 struct Case {
   i64 batch, queries, keys, heads, kv_heads, width;
@@ -112,30 +113,41 @@ void expect_near_exact(const Case& c, const Results& got, const Results& exact, 
   test::expect_near(got.dv, exact.dv, near + narrow, near * rows, what + " dv");
 }
 
-TEST_F(AttentionTwins, NearFp64AndTheCpu) {
-  const Case cases[] = {
-      {1, 1, 1, 1, 1, 1},         // all sizes are 1
-      {2, 5, 5, 2, 1, 3, false},  // odd sizes, a group of heads, no mask
-      {1, 65, 65, 1, 1, 20},      // one query and key more than a tile
-      {1, 6, 70, 2, 2, 36},       // more keys than queries, as with a cache
-      {1, 66, 66, 2, 1, 8},       // a group of heads over several tiles of queries
-      {1, 7, 7, 1, 1, 136},       // head width above one block of columns
-      {1, 66, 70, 1, 1, 16, true, 0.3},
-      {1, 140, 140, 2, 1, 8, true, 0, 3},               // a sliding window that skips whole tiles of keys
-      {1, 70, 140, 1, 1, 20, true, 0.3, 65},            // a sliding window longer than a tile that does not reach the first key
-      {2, 140, 140, 1, 1, 8, true, 0, 0, true},         // packed documents, different in each row
-      {2, 66, 140, 2, 1, 36, true, 0.3, 7, true, 0.7},  // sliding window, documents, dropout and logit cap together
-      {1, 66, 66, 1, 1, 16, false, 0, 0, false, 1.5},
-  };
+void expect_near_fp64_and_the_cpu(test::Gpu& gpu, std::initializer_list<Case> cases) {
   for (const Case& c : cases) {
     for (const DType dtype : kFloats) {
       const Inputs in = inputs(c, dtype);
       const std::string name = c.name() + " " + std::string(to_string(dtype));
       const Results exact = in_fp64(c, in);
       expect_near_exact(c, run(c, in), exact, name + " CPU");
-      expect_near_exact(c, on_gpu(gpu(), c, in), exact, name + " GPU");
+      expect_near_exact(c, on_gpu(gpu, c, in), exact, name + " GPU");
     }
   }
+}
+
+TEST_F(AttentionTwins, NearFp64AndTheCpu) {
+  expect_near_fp64_and_the_cpu(gpu(),
+                               {
+                                   {1, 1, 1, 1, 1, 1},                              // all sizes are 1
+                                   {2, 5, 5, 2, 1, 3, false},                       // odd sizes, a group of heads, no mask
+                                   {1, 65, 65, 1, 1, 20},                           // one query and key more than a tile
+                                   {1, 6, 70, 2, 2, 36},                            // more keys than queries, as with a cache
+                                   {1, 7, 7, 1, 1, 136},                            // head width above one block of columns
+                                   {1, 70, 70, 1, 1, 8, true, 0.3, 65, true, 0.7},  // window, documents, dropout and logit cap together
+                               });
+}
+
+TEST_F(AttentionTwinsMore, NearFp64AndTheCpu) {
+  expect_near_fp64_and_the_cpu(
+      gpu(), {
+                 {1, 66, 66, 2, 1, 8},  // a group of heads over several tiles of queries
+                 {1, 66, 70, 1, 1, 16, true, 0.3},
+                 {1, 140, 140, 2, 1, 8, true, 0, 3},               // a sliding window that skips whole tiles of keys
+                 {1, 70, 140, 1, 1, 20, true, 0.3, 65},            // a sliding window longer than a tile that does not reach the first key
+                 {2, 140, 140, 1, 1, 8, true, 0, 0, true},         // packed documents, different in each row
+                 {2, 66, 140, 2, 1, 36, true, 0.3, 7, true, 0.7},  // sliding window, documents, dropout and logit cap together
+                 {1, 66, 66, 1, 1, 16, false, 0, 0, false, 1.5},
+             });
 }
 
 // Compares rows of the last axis by their Euclidean lengths: |got - want| <= relative |want| + absolute.
@@ -152,7 +164,8 @@ void expect_rows_near(const Tensor& got, const Tensor& want, double relative, do
   }
 }
 
-// Returns the gradients in fp64 for the out and lse given in `of`, so that both sides of a comparison use the same delta.
+// Returns the gradients in fp64 for the given `out` and log-sum-exp of the forward, so that both sides of a comparison use the same
+// delta.
 Results gradients_in_fp64(const Case& c, const Inputs& in, const Results& of) {
   const Inputs exact = wide(in);
   const Tensor out = test::as(DType::f64, of.out), lse = test::as(DType::f64, of.lse);
@@ -209,7 +222,8 @@ TEST_F(AttentionTwins, SamplesOfABatchOnTensorCores) {
   }
 }
 
-// Attention must give the same bits if a block has as little shared memory as on workstation GPUs, which the test emulates.
+// Attention must give bitwise the same results if a thread block has as little shared memory as on workstation GPUs, which the test
+// emulates.
 TEST_F(AttentionTwins, TheSameBitsWithLessSharedMemoryOnTensorCores) {
   if (!std::getenv("SPILLWAY_EMULATED_GPUS")) GTEST_SKIP() << "needs emulated GPUs";
   for (const Case& c : {Case{1, 100, 130, 2, 1, 96}, Case{1, 70, 101, 1, 1, 128, true, 0.3}}) {

@@ -127,7 +127,7 @@ TEST_F(CudnnTwins, TheSameBitsAgainAndAsThirdsOfOneTensor) {
   const Inputs in = inputs(c, DType::bf16);
   for (const bool thirds : {false, true})
     gpu().run([&] { return kernels::prepare_attention({c.batch, c.length, c.heads, c.kv_heads, c.width, DType::bf16, thirds}); });
-  const Emulated no_more("refusing");  // from now on cuDNN offers no engine, so only plans made before can run
+  const Emulated no_more("refusing");  // cuDNN offers no engine from now on, so only plans made before can run
   const Results once = on_gpu(c, in), again = on_gpu(c, in);
   for (Tensor Results::*one : {&Results::out, &Results::lse, &Results::dq, &Results::dk, &Results::dv})
     EXPECT_TRUE(test::same_bits(once.*one, again.*one));
@@ -159,7 +159,8 @@ TEST_F(CudnnTwins, TheSameBitsAgainAndAsThirdsOfOneTensor) {
   }
 }
 
-// Our own kernels compute a single query and widths and types that cuDNN does not support. The bits must be those of our kernels.
+// Our own kernels compute a single query, and head widths and types that cuDNN does not support. The results must be bitwise those of our
+// kernels.
 TEST_F(CudnnTwins, WhatItDoesNotTakeIsOurs) {
   for (const Case& c : {Case{1, 1, 1, 1, 64}, Case{1, 9, 2, 2, 12}, Case{1, 9, 1, 1, 136}}) {
     const Inputs in = inputs(c, DType::bf16);
@@ -181,7 +182,7 @@ TEST_F(CudnnTwins, EnginesOfARecordAreTakenUpWhereItIsOfThisVersionAndGpu) {
   EXPECT_EQ(prepare(32, ""), reversed);
   EXPECT_EQ(prepare(48, "NVIDIA H100, " + record), record);
   EXPECT_EQ(prepare(64, "cuDNN 9.18.1 on compute capability 9.0 with 4 SMs, forward engine 2 k24=7, backward engine 6 k24=26"), reversed);
-  // A plan made before is replaced if the record of chosen engines names others.
+  // A plan that was made with other engines than the record of chosen engines names is replaced.
   const Case c{1, 32, 2, 2, 64};
   const Inputs in = inputs(c, DType::bf16);
   const Results before = on_gpu(c, in);

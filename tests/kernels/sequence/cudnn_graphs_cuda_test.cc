@@ -20,7 +20,7 @@ std::string missing() {
   return "needs a build that does not emulate cuDNN";
 #else
   if (!dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL)) {
-    const char* stub = "/usr/local/cuda/lib64/stubs/libcuda.so";  // has the soname libcuda.so.1
+    const char* stub = "/usr/local/cuda/lib64/stubs/libcuda.so";  // a stub library with the soname libcuda.so.1
     if (!dlopen(stub, RTLD_NOW | RTLD_GLOBAL)) return std::string("needs libcuda.so.1 or the toolkit's stub of it: ") + dlerror();
   }
   try {
@@ -75,8 +75,8 @@ std::vector<Problem> shapes_of_the_models() {
                               {32, 8, 64, 8192},   // llama3-1b
                               {32, 8, 128, 8192},  // llama3-8b
                               {64, 8, 128, 8192},  // llama3-70b
-                              {32, 8, 128, 2048},  // a shorter sequence than the presets'
-                              {12, 12, 64, 1000},  // a sequence length that is no multiple of a tile
+                              {32, 8, 128, 2048},  // a sequence that is shorter than those of the presets
+                              {12, 12, 64, 1000},  // a sequence length that is not a multiple of a tile
                               {12, 12, 80, 37}};
   std::vector<Problem> all;
   for (const Heads& h : kHeads) {
@@ -114,7 +114,8 @@ TEST_P(CudnnGraphsRelease, OfEveryShapeOfTheModelsAreValidAndWithinTheBound) {
 std::string name_of(const testing::TestParamInfo<GpuInWords>& info) { return info.param.name; }
 INSTANTIATE_TEST_SUITE_P(Gpus, CudnnGraphsRelease, testing::Values(kHopper, kBlackwell), name_of);
 
-// The bound on cuDNN's workspace is the bytes of the gradients of scores and of each head's dk and dv, near what Hopper's engines need.
+// The upper bound of cuDNN's workspace counts the gradients of all scores, and dk and dv of each query head. Hopper's engines need about as
+// much.
 TEST(CudnnBound, IsTheGradientsOfScoresAndOfEveryHead) {
   const Problem forward{1, 8192, 32, 8, 128, DType::bf16, true, false};
   EXPECT_EQ(workspace_bound(forward), 4096);

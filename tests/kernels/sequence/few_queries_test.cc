@@ -1,5 +1,5 @@
-// Compares attention of a few queries at the end, as in generation, with attention of many
-// queries. The two read keys and values in different ways. Their rows must have the same bits.
+// Compares attention of a few queries at the end, as in generation, with attention of many queries. The two algorithms read keys and values
+// in different ways. The rows of their results must be bitwise the same.
 #include "kernels/sequence/attention.h"
 #include "tests/support/numbers.h"
 
@@ -21,7 +21,8 @@ Result attend(const Tensor& q, const Tensor& k, const Tensor& v, const Attention
   return result;
 }
 
-// Counts elements of `few` that differ from the last rows of `many`. Both are [B, T, H, D] with T as axis `rows_axis`, or [B, H, T].
+// Counts elements of `few` that differ from the last rows of `many`. Rows are counted along `rows_axis`, the axis of positions: 1 for
+// tensors [B, T, H, D], 2 for [B, H, T].
 i64 different(const Tensor& few, const Tensor& many, int rows_axis) {
   const i64 rows = few.size(rows_axis), all = many.size(rows_axis), inner = few.stride(rows_axis), bytes = size_of(few.dtype());
   i64 count = 0;

@@ -1,4 +1,5 @@
-// Tests rotary embedding and dropout on a GPU. Dropout has the CPU's bits. Rotations are near those computed in the next wider type.
+// Tests rotary embedding and dropout on a GPU. Dropout is bitwise equal to the CPU's. Rotations are near those computed in the next wider
+// type.
 #include "kernels/sequence/rope.h"
 
 #include "kernels/elementwise/dropout.h"

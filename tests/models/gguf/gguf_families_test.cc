@@ -106,7 +106,7 @@ TEST(GgufFamilies, PublishedGemmasNeedNoOtherScale) {
     ModelConfig config = preset(name);
     EXPECT_NO_THROW(gguf_architecture(config)) << name;
     EXPECT_EQ(gguf_window_period(config), config.family == Family::gemma2 ? 2 : 6) << name;
-    config.vocabulary = 8, config.mlp_width = 8;  // shrinks the model, since its sizes do not matter to the test
+    config.vocabulary = 8, config.mlp_width = 8;  // makes the model smaller, since its sizes do not matter to the test
     const nn::Sequential model = build(config, DType::f32);
     for (const GgufPart& part : gguf_parts(config, model)) EXPECT_EQ(part.factor, 1) << name << " " << part.name;
   }

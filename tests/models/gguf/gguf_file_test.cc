@@ -247,7 +247,7 @@ TEST(Gguf, BlocksOfNumbersThatHaveNoneAreRefused) {
     values[31] = x;
     EXPECT_FALSE(encode_q8_0(values, bytes)) << x;
   }
-  // Values so small that f16 has no scale for them become zero, and the code must reach that without undefined operations.
+  // Values so small that f16 has no scale for them must become zero, without an operation that C++ leaves undefined.
   std::array<float, 32> values{};
   values[5] = 1e-40f, values[6] = -1e-45f;
   ASSERT_TRUE(encode_q8_0(values, bytes));

@@ -25,7 +25,7 @@ struct External {
 
 // Holds the parts of an exported graph that a reader relies on.
 struct ReadGraph {
-  std::set<std::string> known;  // names of inputs, initializers and outputs of nodes
+  std::set<std::string> known;  // the names that nodes may read: inputs, initializers and outputs of earlier nodes
   std::vector<std::string> outputs, unknown;
   std::vector<External> external;
   i64 nodes = 0;
@@ -48,7 +48,7 @@ void read_initializer(protozero::pbf_reader tensor, ReadGraph& graph) {
       protozero::pbf_reader entry = tensor.get_message();
       std::string key, value;
       while (entry.next()) {
-        std::string& text = entry.tag() == 1 ? key : value;  // the text is read later, since reading a value forgets the tag
+        std::string& text = entry.tag() == 1 ? key : value;  // the text is stored now, since reading a value forgets the tag
         text = entry.get_string();
       }
       if (key == "offset") read.offset = std::stoll(value);

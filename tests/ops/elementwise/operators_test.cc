@@ -1,4 +1,4 @@
-// Tests that operators such as + give the bits of the ops they stand for, with variables, tensors and numbers.
+// Tests that operators such as + give bitwise the results of the ops that they stand for, with variables, tensors and numbers.
 #include "ops/elementwise/operators.h"
 
 #include "ops/elementwise/elementwise.h"

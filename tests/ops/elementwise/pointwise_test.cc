@@ -21,7 +21,8 @@ Tensor positive(const Shape& shape, u64 seed) {
 
 Tensor mask_of(const std::vector<u8>& values, const Shape& shape) { return tensor_of<u8>(values, shape); }
 
-// of_one() and of_two() return every op of one and of two inputs. No random element is at a point where a derivative jumps.
+// of_one() returns every op with one input, of_two() every op with two inputs. The random elements avoid the points where a derivative
+// jumps.
 const std::vector<Function>& of_one() {
   static const std::vector<Function> all{[](const auto& in) { return ops::abs(in[0]); },
                                          [](const auto& in) { return ops::neg(in[0]); },

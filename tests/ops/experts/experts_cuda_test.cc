@@ -1,5 +1,6 @@
-// Tests a mixture of experts on a GPU, including the router's choice and gradients. It is near fp64 on the CPU, has the same bits with
-// a backward in one or two parts, uses the bytes of its dry run, and makes no copy to the host that the CPU would have to wait for.
+// Tests a mixture of experts on a GPU, including the router's choice and gradients. Its results are close to those in fp64 on the CPU, and
+// bitwise the same with a backward in one or two parts. It uses as much memory as its dry run, and makes no copy to the host that the CPU
+// would have to wait for.
 #include <map>
 
 #include "device/arena.h"
@@ -119,7 +120,7 @@ TEST_F(MixtureOnGpu, TakesTheBytesOfItsDryRun) {
 TEST_F(MixtureOnGpu, NothingComesToTheHost) {
   const std::vector<Tensor> given = there(inputs(DType::bf16));
   const StreamScope scope(gpu().stream());
-  run(given, false);  // makes the library plan its products, so that the log below shows only the next run
+  run(given, false);  // in this first run the library chooses algorithms for its products, so the log below shows only the second run
   const test::GpuLog log;
   const std::vector<Tensor> kept = run(given, false);
   cuda_check(cudaStreamSynchronize(gpu().stream().queue), "cudaStreamSynchronize");

@@ -1,4 +1,4 @@
-// Compares mixtures of experts with their definition: ties, NaN, experts without tokens, and bits that depend only on the data.
+// Compares mixtures of experts with their definition: ties, NaN, experts without tokens, and results that depend bitwise only on the data.
 #include "ops/experts/experts.h"
 
 #include <limits>

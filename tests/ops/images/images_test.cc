@@ -1,4 +1,5 @@
-// Tests 1-D and transposed convolutions, pooling and group norms: gradients by central differences, views, bits and refusals.
+// Tests 1-D and transposed convolutions, pooling and group norms: gradients by central differences, views, bitwise equal results and
+// refusals.
 #include "ops/images/batch_norm.h"
 #include "ops/images/conv.h"
 #include "ops/images/pool.h"
@@ -23,7 +24,8 @@ void check(const std::vector<Shape>& shapes, const Function& f) {
   test::check_views(inputs, f);
 }
 
-// The cases have odd extents, kernels that reach into padding everywhere, strides larger than the kernel, and groups of one channel.
+// The tested convolutions have odd extents, kernels that reach into padding everywhere, strides larger than the kernel, and groups of one
+// channel.
 TEST(Conv1d, Gradients) {
   struct Form {
     Shape x, w;
@@ -45,7 +47,8 @@ TEST(ConvTranspose, Gradients) {
   const Form forms[] = {{{2, 3, 3, 4}, {3, 4, 3, 2}, {}},
                         {{1, 4, 3, 2}, {4, 3, 3, 3}, {{{2, 3}, {1, 0}, 1, 2}, {1, 2}}},
                         {{2, 2, 3, 3}, {2, 2, 2, 3}, {{1, {1, 2}, {3, 2}, 1}, 0}},
-                        {{2, 3, 2, 3}, {3, 1, 1, 1}, {{{3, 2}, 0, 1, 3}, {2, 1}}},  // no input reaches some outputs, which get the bias
+                        // some outputs are reached by no input and equal the bias
+                        {{2, 3, 2, 3}, {3, 1, 1, 1}, {{{3, 2}, 0, 1, 3}, {2, 1}}},
                         {{1, 2, 1, 1}, {2, 3, 3, 3}, {{1, 1, 1, 1}, 0}}};
   for (const Form& f : forms) {
     const Shape bias{f.w[1] * f.options.groups};
@@ -95,11 +98,11 @@ TEST(GroupNorm, OfAGainOfZero) {
   test::check_gradient({random({2, 4, 5}, 1), gamma, beta}, [](const auto& in) { return ops::group_norm(in[0], 2, in[1], in[2]); });
 }
 
-// A group norm with one group equals a layer norm, if each place of the layer norm's row is a channel of its own.
+// A group norm with one group equals a layer norm, if each place of the layer norm's row is a separate channel.
 TEST(GroupNorm, OfOneGroupIsALayerNorm) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     const Tensor x = test::random({5, 33}, dtype, 1), gamma = test::random({33}, dtype, 2), beta = test::random({33}, dtype, 3);
-    const double near = 30 * test::half_ulp(dtype);  // each of the two norms rounds about ten times
+    const double near = 30 * test::half_ulp(dtype);  // each of the two norms makes about ten rounding errors
     test::expect_near(ops::group_norm(x, 1, gamma, beta).value, ops::layer_norm(x, gamma, beta, 1e-5).value, near, near, "norm");
   }
 }

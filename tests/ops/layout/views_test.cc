@@ -1,4 +1,4 @@
-// Tests that ops on transposed views give the bits of the same ops on contiguous tensors, forward and backward.
+// Tests that ops on transposed views give bitwise the results of the same ops on contiguous tensors, forward and backward.
 #include "ops/elementwise/dropout.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/elementwise/glu.h"
@@ -29,7 +29,7 @@ void check(const std::vector<Shape>& shapes, const Function& f) {
     std::vector<Tensor> inputs;
     for (const Shape& shape : shapes) {
       inputs.push_back(test::random(shape, dtype, inputs.size() + 1));
-      for (i64 i = 0; i < inputs.back().elems(); ++i) {  // makes values positive, for roots and logarithms
+      for (i64 i = 0; i < inputs.back().elems(); ++i) {  // makes values positive, since roots and logarithms are among the tested ops
         dtype == DType::f32 ? inputs.back().data<float>()[i] += 2 : inputs.back().data<double>()[i] += 2;
       }
     }
@@ -115,7 +115,8 @@ TEST(Views, Transformers) {
   });
 }
 
-// A transposed parameter gets a contiguous gradient of its own shape. The tape saves a copy of the parameter, which counts as saved.
+// A transposed parameter gets a contiguous gradient of the parameter's shape. The tape saves a copy of the parameter, which counts as
+// saved.
 TEST(Views, OfAParameter) {
   const Tensor x = test::random({3, 5}, DType::bf16, 1), stored = test::random({5, 4}, DType::bf16, 2), w = stored.transpose(0, 1);
   const auto run = [&](const Tensor& weight) {

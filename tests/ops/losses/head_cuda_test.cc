@@ -72,8 +72,9 @@ bool same(const Results& a, const Results& b) {
   return test::same_bits(a.loss, b.loss) && test::same_bits(a.dx, b.dx) && test::same_bits(a.dw, b.dw);
 }
 
-// Expects results near the fp64 ones. dlogits are rounded once to the type (half an ulp u) and are within 1 of zero. A sum of n of
-// them with weights of 0.3 errs by sqrt(n) of that; ten times that is allowed. The fp32 sums and the rounding of the result add to it.
+// Expects results near the fp64 ones. Gradients of logits lie between -1 and 1 and are rounded once to the type, with an error u of half
+// an ulp. A sum of n of them with factors of size 0.3 has an error of about 0.3 sqrt(n) u; ten times that is allowed. The fp32 sums and
+// the rounding of the result add to it.
 void expect_near_exact(const Results& got, const Results& exact, const Case& c, DType dtype, const std::string& what) {
   const double u = test::half_ulp(dtype), wide = 100 * test::half_ulp(wide_dtype(dtype));
   const double narrow = is_half(dtype) ? u : 0;
@@ -83,11 +84,11 @@ void expect_near_exact(const Results& got, const Results& exact, const Case& c, 
 }
 
 constexpr Case kCases[] = {
-    {1, 8, 50257 / 8, {}},    // an odd vocabulary and one row
-    {3, 17, 9001, {1, 1}},    // the fewest columns per piece: three pieces, padding beyond a multiple of 64, and an odd width
-    {70, 8, 41, {}},          // less than one aligned piece
-    {2, 8, 128256 / 16, {}},  // a vocabulary that is a multiple of 16 only
-    {2, 8, 8192, {1, 1}},     // a vocabulary that divides into whole pieces
+    {1, 8, 50257 / 8, {}},    // a head with one row and an odd vocabulary
+    {3, 17, 9001, {1, 1}},    // a head with the fewest columns per piece: three pieces, padding beyond a multiple of 64, and an odd width
+    {70, 8, 41, {}},          // a head smaller than one aligned piece
+    {2, 8, 128256 / 16, {}},  // a head whose vocabulary is a multiple of 16 but of no larger power of two
+    {2, 8, 8192, {1, 1}},     // a head whose vocabulary divides into whole pieces
 };
 
 TEST_F(HeadOnGpu, NearFp64AtAnyVocabulary) {

@@ -139,7 +139,7 @@ TEST(Losses, Halves) {
         };
         const auto narrow = run(dtype), wide = run(DType::f64);
         test::expect_near(narrow.first, wide.first, 2 * test::half_ulp(dtype), 1e-5, "loss");
-        // The gradient that a mean hands to a loss is rounded before the loss's own gradient is.
+        // A mean passes on a gradient that is rounded already, and the gradient of the loss itself is rounded once more.
         test::expect_near(narrow.second, wide.second, 3 * test::half_ulp(dtype), 1e-5, "gradient");
       };
       for (const Function& f : of_two(reduction)) compare(f, {3, 35});

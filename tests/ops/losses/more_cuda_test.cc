@@ -1,4 +1,4 @@
-// Compares ops that models do not use on a GPU with the CPU, forward and backward. Each step of an op must have a GPU kernel.
+// Compares, on a GPU and on the CPU, ops that models do not use, forward and backward. Each step of an op must have a GPU kernel.
 #include "ops/elementwise/elementwise.h"
 #include "ops/elementwise/pointwise.h"
 #include "ops/images/batch_norm.h"

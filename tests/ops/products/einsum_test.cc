@@ -22,9 +22,9 @@ const Form kForms[] = {{"ij,jk->ik", {3, 5}, {5, 7}, {3, 7}},
                        {"i,j->ij", {3}, {5}, {3, 5}},
                        {"i,i->", {5}, {5}, {}},
                        {"i,i->i", {5}, {5}, {5}},
-                       {"abc,cd->d", {2, 3, 5}, {5, 7}, {7}},  // the op first sums over a and b, which no other operand has
+                       {"abc,cd->d", {2, 3, 5}, {5, 7}, {7}},  // the op first sums over a and b, which occur in no other operand
                        {"ab,cd->da", {2, 3}, {5, 7}, {7, 2}},  // the operands have no letter in common
-                       {",ij->ji", {}, {3, 5}, {5, 3}},        // the first operand is a scalar
+                       {",ij->ji", {}, {3, 5}, {5, 3}},        // an operand may be a scalar
                        {"Ab,bA->A", {3, 5}, {5, 3}, {3}},
                        {"abcd,dcbe->eab", {2, 3, 4, 5}, {5, 4, 3, 2}, {2, 2, 3}}};
 

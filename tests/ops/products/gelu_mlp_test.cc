@@ -1,5 +1,5 @@
-// Tests that gelu_mlp on a CPU has the bits of the ops that it combines: the output and
-// all gradients, with a backward in one or two parts, whichever inputs are trained.
+// Tests that gelu_mlp on a CPU is bitwise equal to the ops that it combines: the output and all gradients, with a backward in one or two
+// parts, whichever inputs are trained.
 #include <gtest/gtest.h>
 
 #include "ops/elementwise/elementwise.h"
@@ -22,7 +22,7 @@ struct Results {
 struct Case {
   DType dtype;
   WeightLayout layout;
-  bool bias, in_parts, trained;  // trained: whether the second weight is trained
+  bool bias, in_parts, trained;  // `trained` tells whether the second weight is trained
 };
 
 Results run(const Case& c, bool fused) {

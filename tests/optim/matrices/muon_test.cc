@@ -1,5 +1,5 @@
-// Tests Muon on one matrix: PyTorch's trajectories step by step, computed entirely
-// in f32 and entirely in f64, and its orthogonalization against plain loops.
+// Tests Muon on one matrix: each step of PyTorch's trajectories, computed entirely in f32 and entirely in f64, and Muon's
+// orthogonalization against plain loops.
 #include "optim/rules/muon.h"
 
 #include <gtest/gtest.h>
@@ -89,8 +89,8 @@ double distance(const char* file, const MuonSettings& settings) {
 
 class MuonTrajectories : public testing::TestWithParam<Trajectory> {};
 
-// The reference file's f32 and f64 values differ by 0.3e-6 to 1.3e-6, since the iteration magnifies rounding errors of
-// small singular values. Two f32 results may differ by twice as much. In f64 rounding errors are 2^29 times smaller.
+// The reference file's f32 and f64 values differ by 0.3e-6 to 1.3e-6, since the iteration magnifies rounding errors of small singular
+// values. The test therefore allows two f32 results to differ by twice as much. In f64 rounding errors are 2^29 times smaller.
 TEST_P(MuonTrajectories, FollowsPyTorchF32) { EXPECT_LT(distance<float>(GetParam().file, GetParam().settings), 3e-6); }
 TEST_P(MuonTrajectories, FollowsPyTorchF64) { EXPECT_LT(distance<double>(GetParam().file, GetParam().settings), 3e-6 / (1 << 29)); }
 

@@ -34,7 +34,7 @@ class OrthogonalizeOnGpu : public test::GpuTest {
   static constexpr u8 kFull = 0x5a;
 };
 
-// Compares with plain loops. The bounds are those of the CPU's test, which derives them (muon_test.cc).
+// Compares with plain loops. The error bounds are derived in the CPU's test (muon_test.cc).
 TEST_F(OrthogonalizeOnGpu, IsTheIteration) {
   for (const Extents e : {Extents{1, 1}, Extents{1, 300}, Extents{33, 300}, Extents{300, 33}, Extents{128, 128}, Extents{132, 528}}) {
     std::vector<double> given, same;

@@ -49,7 +49,7 @@ TEST(RuleSettings, MakeScalarsInFp64) {
   const auto adam = make_scalars(AdamSettings{.lr = 0.01, .weight_decay = 0.1}, 3, 0.25);
   EXPECT_EQ(adam.gradient_scale, 0.25);
   EXPECT_EQ(adam.decay, 1 - 0.01 * 0.1);
-  EXPECT_DOUBLE_EQ(adam.step_size, 0.01 / 0.271);  // 0.271 is 1 - 0.9^3
+  EXPECT_DOUBLE_EQ(adam.step_size, 0.01 / 0.271);  // 0.271 is 1 - beta^3 with beta = 0.9
   EXPECT_NEAR(adam.root_correction2, std::sqrt(0.002997001), 1e-15);
   EXPECT_DOUBLE_EQ(make_scalars(AdagradSettings{.lr = 0.6, .lr_decay = 0.1}, 3, 1.0).step_size, 0.5);
   const SgdSettings sgd{.momentum = 0.9, .dampening = 0.25};

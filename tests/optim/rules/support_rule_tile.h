@@ -75,8 +75,10 @@ inline Tile random_rule_tile(const StateFormat& f, std::mt19937_64& random) {
     values.emplace_back(narrow.begin(), narrow.end());
   }
   const bool first_is_square = f.rule == optim::Rule::adagrad || std::string(to_string(f.rule)).starts_with("rmsprop");
-  for (double& x : values[first_is_square ? 1 : 2]) x = std::abs(x) + (first_is_square ? 100 : 0);    // exceeds the squared mean
-  for (size_t i = 0; i < values[3].size(); ++i) values[3][i] = std::max(values[2][i], values[3][i]);  // amsgrad keeps a maximum of v
+  // the running mean of squares must exceed the squared running mean
+  for (double& x : values[first_is_square ? 1 : 2]) x = std::abs(x) + (first_is_square ? 100 : 0);
+  // the last array of amsgrad is the running maximum of v
+  for (size_t i = 0; i < values[3].size(); ++i) values[3][i] = std::max(values[2][i], values[3][i]);
   optim::write_tile<double>(f, {values[0], values[1], values[2], values[3]}, tile.weight.data(), tile.state.data());
   return tile;
 }

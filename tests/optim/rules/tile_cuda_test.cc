@@ -1,5 +1,5 @@
-// Tests that every update rule on a GPU gives the bits of the CPU: in every state format, in place and out
-// of place, on parts of tensors with any begin and end, and with more tensors than one kernel launch takes settings for.
+// Tests that every update rule on a GPU gives bitwise the results of the CPU: in every state format, in place and out of place, on parts of
+// tensors with any begin and end, and with more tensors than one kernel launch takes settings for.
 #include <gtest/gtest.h>
 
 #include "optim/rules/gpu.h"

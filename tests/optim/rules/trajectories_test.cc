@@ -47,8 +47,8 @@ const Trajectory kTrajectories[] = {
 };
 
 struct Distance {
-  double worst = 0;      // largest distance from the trajectory, in units of the tolerance
-  double tolerance = 0;  // largest tolerance: absolute, or relative to weights above 1
+  double worst = 0;      // largest distance of a weight from the trajectory, in units of the tolerance
+  double tolerance = 0;  // largest tolerance: absolute for weights up to 1, otherwise relative to the weight
 };
 
 // Computes the distance from a trajectory. Our weights and PyTorch's are each within an error bound of the exact

@@ -13,7 +13,7 @@ namespace {
 
 class OrderedSumOnGpu : public GpuTest, public testing::WithParamInterface<int> {};
 
-// Returns numbers whose magnitudes differ widely, so that another order of additions would give other bits.
+// Returns numbers whose magnitudes differ widely, so that another order of additions would give a different sum.
 template <class T>
 std::vector<std::vector<T>> numbers(int ranks, i64 elems) {
   std::vector<std::vector<T>> all(static_cast<size_t>(ranks), std::vector<T>(static_cast<size_t>(elems)));

@@ -70,7 +70,7 @@ TEST(OrderedSum, HasTheBitsOfTheDefinitionOnEveryInstructionSet) {
   hwy::SetSupportedTargetsForTest(0);
 }
 
-// Shows that groups of 8 ranks are summed first. In f32 a single 1 added to 2^24 is lost, but eight of them added together first are not.
+// Shows that groups of 8 ranks are summed first. In f32 a single 1 added to 2^24 is lost. Eight ones that are summed first are not.
 TEST(OrderedSum, GroupsAreAddedBeforeTheyMeet) {
   const float big = 0x1p24F, one = 1;
   std::vector<const float*> ranks(16, &one);

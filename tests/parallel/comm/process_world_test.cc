@@ -31,7 +31,7 @@ struct Line {
   std::vector<ProcessLetter> posted;
   std::vector<int> given_up;
   std::vector<std::unique_ptr<std::byte, decltype(&std::free)>> memories;
-  std::atomic<int> throws = 0;  // number of times the wire still throws
+  std::atomic<int> throws = 0;  // number of calls in which the wire will still throw
   std::atomic<bool> throws_at_posts = false;
 
   void write(int from, Bytes letter) {
@@ -118,7 +118,7 @@ TEST(ProcessWorld, WhatIsThrownEndsEverythingAndTheProcessGoesOn) {
       EXPECT_EQ(line.posted.back().kind, ProcessLetter::Kind::broken);
       EXPECT_THAT(line.posted.back().text, HasSubstr("epoll_ctl"));
     }
-    all.reset();  // the destructor must return
+    all.reset();  // the destructor of the world must return
   }
 }
 
@@ -153,7 +153,7 @@ void expect_refused(const std::vector<ProcessLetter>& letters, const std::string
   for (const ProcessLetter& letter : letters) line.write(from, letter);
   EXPECT_THAT(error_of(event), HasSubstr(why));
   EXPECT_EQ(line.given_up, std::vector{from});
-  line.throws = 1;  // the other ranks will not announce that they leave
+  line.throws = 1;  // the call that throws is the one in which this rank would announce that it leaves
 }
 
 ProcessLetter split_letter(i64 number, i64 next_group, i64 area) {
@@ -234,7 +234,7 @@ TEST(ProcessWorld, FuzzedLettersIntoAWorldAtWork) {
     }
     for (int r : {1, 2}) line.write(r, {.kind = ProcessLetter::Kind::left});
     line.wait_until_read();
-    line.throws = 1;  // the destructor need not wait for groups that do not exist
+    line.throws = 1;  // the wire throws in its next call; the destructor need not wait for groups that do not exist
   }
 }
 

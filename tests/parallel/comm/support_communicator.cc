@@ -16,7 +16,7 @@ u64 mixed(u64 x) {
 template <class T>
 T number(u64 i, int rank, u64 seed) {
   const u64 bits = mixed(mixed(seed * 1000 + static_cast<u64>(rank)) + i);
-  if constexpr (std::is_integral_v<T>) return static_cast<T>(bits);  // integer sums wrap around
+  if constexpr (std::is_integral_v<T>) return static_cast<T>(bits);  // sums of integers wrap around
   const double unit = static_cast<double>(bits >> 11) * 0x1p-52 - 1;
   return static_cast<T>(unit * (bits % 3 == 0 ? 1e4 : 1.0));
 }

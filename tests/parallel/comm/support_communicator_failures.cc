@@ -15,9 +15,9 @@ using testing::HasSubstr;
 using Bytes = std::vector<std::byte>;
 
 constexpr double kShort_s = 0.3;
-constexpr double kSoon_s = 20;  // generous, for a busy machine; a hang would take longer
+constexpr double kSoon_s = 20;  // a time limit in seconds that a busy machine keeps too; a call that hangs would exceed it
 
-// Expects the call to fail soon, with this error code and a message that contains these words.
+// Expects a call to fail soon with error code `code` and a message that contains `words`.
 void expect_failure(const std::function<Event()>& call, ErrorCode code, const std::vector<std::string>& words) {
   const auto begin = std::chrono::steady_clock::now();
   try {
@@ -91,7 +91,7 @@ TEST_P(CommunicatorFailureOf, WrongArgumentsThrowAtOnce) {
     expect_bug([&] { return end->broadcast(some, -1); }, "got -1");
     expect_bug([&] { return end->send(some, size, 0); }, "[send]");
     expect_bug([&] { return end->receive(some, -1, 0); }, "[receive]");
-    end->barrier().wait();  // the refused calls did not count as collectives
+    end->barrier().wait();  // the barrier works, since refused calls do not count as collectives
   });
 }
 
@@ -125,7 +125,8 @@ TEST_P(CommunicatorFailureOf, MessageThatNeverComesNamesItsSender) {
       kShort_s);
 }
 
-// Shows that rank 1, which is later than the time-out, counts as alive because it is active in a group of its own all the while.
+// Shows that rank 1, which is later than the time-out, counts as alive because it is active all the while in another group, which has no
+// other rank.
 TEST_P(CommunicatorFailureOf, WhoIsHeardOfIsAlive) {
   GetParam().run(
       [](auto& end) {
@@ -175,7 +176,8 @@ TEST_P(CommunicatorFailureOf, RankThatLeavesFailsThoseWhoWaitAndThoseWhoCome) {
 TEST_P(CommunicatorFailureOf, RankThatLeavesInTheMiddle) {
   GetParam().run([](auto& end) {
     const int size = end->size();
-    std::vector<float> values(24'000'000 / static_cast<size_t>(size), 1.0F), more(1'000, 1.0F);  // moving this takes longer than leaving
+    // moving `more` takes longer than leaving the group
+    std::vector<float> values(24'000'000 / static_cast<size_t>(size), 1.0F), more(1'000, 1.0F);
     std::byte byte{};
     const Event whole = end->all_reduce(std::as_writable_bytes(std::span(values)), DType::f32, Reduction::sum);
     if (end->rank() == 0) {

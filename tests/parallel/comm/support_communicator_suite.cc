@@ -12,7 +12,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-constexpr i64 kElems[] = {0, 1, 5, 1003, 70'001};  // the last size is moved in several pieces
+constexpr i64 kElems[] = {0, 1, 5, 1003, 70'001};  // an array of the last size is moved in several pieces
 
 std::span<std::byte> part(Bytes& all, const Parts& bytes, int r) {
   return std::span(all).subspan(static_cast<size_t>(bytes[static_cast<size_t>(r)]),
@@ -201,7 +201,8 @@ std::vector<int> those(int ranks, const std::function<bool(int)>& belongs) {
   return members;
 }
 
-// Forms a mesh three ranks wide. Its rows and columns compute at the same time as the whole group, and rows are split once more.
+// Forms a mesh three ranks wide. Its rows and columns, which are groups of ranks, compute at the same time as the whole group, and rows
+// are split once more.
 TEST_P(CommunicatorOf, GroupsOfAMeshRunAtTheSameTime) {
   GetParam().run([](auto& end) {
     const int me = end->rank(), size = end->size();
@@ -215,7 +216,8 @@ TEST_P(CommunicatorOf, GroupsOfAMeshRunAtTheSameTime) {
     std::vector<Bytes> values;
     for (size_t k = 0; k < groups.size(); ++k) values.push_back(numbers(DType::f32, kNumbers, groups[k]->rank(), k));
     std::vector<size_t> order = {0, 1, 2, 3};
-    if (me % 2) std::reverse(order.begin(), order.end());  // groups do not wait for each other
+    // ranks use their groups in different orders, since no group may wait for another
+    if (me % 2) std::reverse(order.begin(), order.end());
     std::vector<Event> events(groups.size());
     for (const size_t k : order) events[k] = groups[k]->all_reduce(values[k], DType::f32, Reduction::sum);
     for (size_t k = 0; k < groups.size(); ++k) {

@@ -1,5 +1,5 @@
-// Tests training on a GPU: all placements give the same bits, and the numbers are near the
-// CPU's. In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on the CPU.
+// Tests training on a GPU: results are bitwise the same whichever tiers hold the tensors, and the numbers are near the CPU's. In a build
+// with SPILLWAY_CUDA=EMULATED the GPU's code runs on the CPU.
 #include <gtest/gtest.h>
 
 #include "tests/parallel/device/support_gpu_run.h"
@@ -43,7 +43,8 @@ const std::vector<Way>& ways() {
 
 class GpuPlacements : public GpuRuns, public testing::WithParamInterface<size_t> {};
 
-// Compares each placement with a run that has everything on the GPU. The two models take turns over the placements.
+// Compares each placement (which tier holds which tensors) with a run that has everything on the GPU. Two models take turns over the
+// placements.
 TEST_P(GpuPlacements, GiveTheSameBits) {
   RunOptions o = small_gpu_run(GetParam() % 2 ? "gpt2-tiny" : "llama-tiny");
   const RunResult want = train(o);

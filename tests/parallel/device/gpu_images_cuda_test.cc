@@ -19,7 +19,8 @@ class GpuImages : public test::GpuTest {
  protected:
   struct Learnt {
     std::vector<double> losses;
-    std::vector<Tensor> gradients, weights;  // by parameter, in host memory: gradients of the first step, weights after the last
+    // tensors for each parameter, in host memory: gradients of the first step, weights after the last step
+    std::vector<Tensor> gradients, weights;
   };
 
   // Takes some steps of SGD on one batch, on the device of the current stream.

@@ -62,7 +62,7 @@ class GpuLaneEnds : public GpuTest {
     EXPECT_TRUE(gate_.was_opened_in_time());
     EXPECT_TRUE(std::equal(got_.data(), got_.data() + kBytes, sevens_.data()));
     EXPECT_GE(timings[0].end_us, timings[0].start_us);
-    if (list_[1].op == Op::Evict) return;  // the executor, not GpuLanes, measures an Evict's times
+    if (list_[1].op == Op::Evict) return;  // the times of an Evict are measured by the executor, not by GpuLanes
     EXPECT_GE(timings[1].end_us, timings[0].end_us - 1000) << "when its end has come; events keep time coarsely";
   }
 
@@ -103,7 +103,8 @@ TEST_F(GpuLaneEnds, WhatTheCpuDoesWaitsForTheEnd) {
   end();
 }
 
-// Shows that a Step waits even for the end of an instruction on its own CUDA stream, because the Step's CPU part reads that result.
+// Shows that an optimizer update (Op::Step) waits for the end of an earlier instruction even on its own CUDA stream, because the CPU part
+// of the update reads that instruction's result.
 TEST_F(GpuLaneEnds, SoDoesAnotherStep) {
   first();
   std::thread opens([&] {

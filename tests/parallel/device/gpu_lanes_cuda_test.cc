@@ -80,7 +80,7 @@ class GpuLaneOrder : public GpuTest {
     return std::all_of(got_.data(), got_.data() + kBytes, [&](std::byte b) { return b == static_cast<std::byte>(value); });
   }
 
-  MemoryPool pinned_{"host", kMiB, "", pinned_memory()};  // page-locked, since copies of other memory would block
+  MemoryPool pinned_{"host", kMiB, "", pinned_memory()};  // the pool is page-locked, since copies of other memory would block the CPU
   std::optional<parallel::GpuLanes> lanes_;
   Gate gate_;
   Allocation there_, sevens_, got_;

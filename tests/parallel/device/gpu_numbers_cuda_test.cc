@@ -1,5 +1,5 @@
-// Tests settings that change numbers, on a GPU: bf16 gradients, frozen parameters, dropout, other masters
-// and moments. Each setting has bits of its own, which are the same under every placement.
+// Tests settings that change numbers, on a GPU: bf16 gradients, frozen parameters, dropout, other masters and moments. Each setting gives
+// different numbers, which are bitwise the same whichever tiers hold the tensors.
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -81,7 +81,8 @@ constexpr Where kPlaces[] = {{Tier::device, Tier::host, Tier::host, OptimizerOve
 
 class GpuVariants : public GpuRuns, public testing::WithParamInterface<size_t> {};
 
-// Each variant runs in kTurns of the placements, chosen in turn. Under a sanitizer, which is slow, kTurns is smaller.
+// Each variant runs with kTurns of the placements (which tier holds which tensors), chosen in turn. Under a sanitizer, which is slow,
+// kTurns is smaller.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr size_t kTurns = 1;
 #else

@@ -21,7 +21,7 @@ using parallel::What;
 // Counts the transfers of a block's weights (Fetch or Gather) that could overlap the computation of another block.
 struct Beside {
   int brought = 0;
-  int begun = 0;  // how many of these transfers began before the preceding block was computed
+  int begun = 0;  // number of these transfers that began before the preceding block was computed
 };
 
 Beside beside(const RunResult& run, Op op) {

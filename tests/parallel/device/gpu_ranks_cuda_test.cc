@@ -1,5 +1,5 @@
-// Tests several ranks that compute on one GPU. As on a CPU, all numbers are the same bits as those of one rank,
-// whatever part of the weights, gradients, state and blocks each rank holds, and in whichever tier.
+// Tests several ranks that compute on one GPU. As on a CPU, every number is bitwise equal to the number that a single rank computes,
+// whatever part of the weights, gradients, optimizer state and blocks each rank holds, and in whichever tier.
 #include <algorithm>
 #include <atomic>
 #include <map>
@@ -19,7 +19,8 @@ using parallel::ScheduleKind;
 using parallel::Tier;
 constexpr Tier device = Tier::device, host = Tier::host, nvme = Tier::nvme;
 
-// Returns a run whose exchange buffers hold two tiles per rank, or half a page, so that groups and messages cross in several pieces.
+// Returns a run whose exchange buffers hold two tiles per rank, or half a page, so that parameter groups and messages are sent in several
+// pieces.
 RunOptions small(const std::string& preset, int ranks, int stage, i64 micro_batches) {
   RunOptions o = small_gpu_run(preset);
   o.model.layers = 1;
@@ -55,7 +56,7 @@ const std::vector<Way>& ways() {
 
 class GpuZero : public GpuRuns, public testing::WithParamInterface<std::tuple<int, size_t>> {};
 
-// Shows that ranks, each of which computes one micro-batch, give the bits of a single rank that computes all of them.
+// Shows that ranks, each of which computes one micro-batch, give bitwise the results of a single rank that computes all of them.
 TEST_P(GpuZero, GivesTheBitsOfOneRank) {
   const auto& [stage, way] = GetParam();
   const char* preset = (stage + way / 2) % 2 ? "gpt2-tiny" : "llama-tiny";
@@ -122,8 +123,8 @@ TEST_F(GpuRuns, StagesOfSeveralRanksGiveTheBitsOfOneStage) {
 
 class GpuReduction : public GpuRuns, public testing::WithParamInterface<size_t> {};
 
-// Shows that ZeRO stages 2 and 3 with a reduction per micro-batch give, under any
-// placement and order, the sum that a single rank makes in the same order.
+// Shows that ZeRO stages 2 and 3, which sum the gradient of each micro-batch over the ranks, give the bitwise gradient of a single rank,
+// whichever tiers hold weights, activations and optimizer state, and whether micro-batches run in horizontal or vertical order.
 TEST_P(GpuReduction, OfEachMicroBatchGivesTheBitsOfOneRank) {
   constexpr int kRanks = 2;
   RunOptions one = small("gpt2-tiny", 1, 0, 2 * kRanks);
@@ -168,7 +169,7 @@ TEST_F(GpuRuns, StagesAnswerAsOne) {
   EXPECT_EQ(answers[2], answers[0]);
 }
 
-// Shows that a fault on one rank also ends the others, whose transfers are in flight. The first rank's error tells whose fault it was.
+// Shows that a fault on one rank also ends the other ranks, whose transfers are in flight. The first rank's error tells whose fault it was.
 TEST_F(GpuRuns, AFaultOnOneRankReachesAll) {
   RunOptions o = small("gpt2-tiny", 2, 3, 1);
   o.pipeline = {.ranks = 2};

@@ -1,5 +1,5 @@
-// Tests snapshots taken while a GPU trains. A snapshot saves the state as it was stored at the step at which the snapshot began,
-// in whatever tier, and training keeps its bits. Visiting the weights works under every placement as well.
+// Tests snapshots taken while a GPU trains. A snapshot saves the state as it was stored at the step at which the snapshot began, in
+// whatever tier, and training gives bitwise the results that it gives without a snapshot. Visiting the weights works in every tier as well.
 #include "tests/parallel/device/support_gpu_run.h"
 #include "tests/parallel/run/support_visit.h"
 #include "tests/parallel/state/support_snapshot.h"
@@ -70,7 +70,7 @@ std::string cell_name(const testing::TestParamInfo<size_t>& cell) { return cells
 INSTANTIATE_TEST_SUITE_P(Cells, GpuSnapshots, testing::Values(3, 4, 7, 9, 10), cell_name);
 INSTANTIATE_TEST_SUITE_P(CellsMore, GpuSnapshots, testing::Values(0, 1, 2, 5, 6, 8), cell_name);
 
-// Shows that snapshots hold frozen weights, wherever these reside, although no optimizer Step reads or writes them.
+// Shows that snapshots hold frozen weights, wherever these reside, although no optimizer update reads or writes them.
 TEST_F(GpuRuns, SnapshotsHoldFrozenWeights) {
   for (const Tier weights : {Tier::device, Tier::nvme}) {
     RunOptions o = small_gpu_run("gpt2-tiny");

@@ -11,7 +11,7 @@ using parallel::Tier;
 
 class GpuWaits : public GpuRuns {
  protected:
-  // Holds the waits of the second step of a run, and the number of chunks that all optimizer Steps of that step process.
+  // Holds the waits of the second step of a run, and the number of chunks that the optimizer updates of that step process.
   struct Counted {
     i64 waits = 0, chunks = 0;
   };
@@ -44,7 +44,8 @@ TEST_F(GpuWaits, AStepOverHostMemoryWaitsAsOftenWhateverTheModel) {
   }
 }
 
-// Shows that the CPU waits at most twice for each chunk, which takes three copies: gradients and weights arrive, and weights go back.
+// Shows that the CPU waits at most twice for each chunk that it updates. A chunk takes three copies: gradients and weights arrive on the
+// CPU, and weights go back.
 TEST_F(GpuWaits, CpuStepsOverGpuMemoryWaitTwiceAChunkAtMost) {
   RunOptions o = small_gpu_run("gpt2-tiny");
   o.model = models::preset("gpt2-tiny");

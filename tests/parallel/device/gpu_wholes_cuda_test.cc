@@ -1,5 +1,5 @@
-// Tests update rules that step whole parameters (Muon, Adafactor), beside a GPU. Parameters of several tiles give the same
-// bits under every placement, on data-parallel ranks and on pipeline stages, and nearly the CPU's numbers.
+// Tests update rules that need whole parameters (Muon, Adafactor), on a machine with a GPU. Parameters of several tiles give bitwise the
+// same results in every tier, on data-parallel ranks and on pipeline stages, and nearly the CPU's numbers.
 #include "tests/parallel/device/support_gpu_run.h"
 
 namespace spillway::test::gpu_wholes_cuda_test {
@@ -59,8 +59,8 @@ TEST_P(GpuWholes, AreNearTheCpus) {
   i64 moved = 0;
   for (size_t p = 0; p < want.weights.size(); ++p) {
     for (size_t i = 0; i < want.weights[p].size(); ++i) {
-      // CPU and GPU both sum in fp64. Muon magnifies singular values near zero by up to 3.4^5; Adafactor divides tiny gradients by their
-      // size.
+      // CPU and GPU both sum in fp64, so they differ only by rounding errors. Muon magnifies singular values near zero by up to 3.4^5;
+      // Adafactor divides tiny gradients by their size.
       ASSERT_NEAR(got.weights[p][i], want.weights[p][i], 1e-7) << p << ", " << i;
       moved += got.weights[p][i] != want.weights[p][i];
     }

@@ -1,4 +1,4 @@
-// Tests gradients rounded to bf16. The rounding is compared with fp64 arithmetic, and the placement of a rounded gradient changes no bit.
+// Tests gradients rounded to bf16. The rounding is compared with fp64 arithmetic, and the tier of a rounded gradient changes no bit.
 #include "parallel/device/gradient_rounding.h"
 
 #include <gtest/gtest.h>
@@ -117,8 +117,8 @@ INSTANTIATE_TEST_SUITE_P(Formats, RoundedGradients, testing::Combine(testing::Va
                                   std::to_string(std::get<1>(cell.param));
                          });
 
-// Shows that rounding halves the bytes of gradients that move once per step. GPT-2's head shares its matrix with the
-// embedding. The gradient of the head's use is added to later, so it alone stays at four bytes per element.
+// Shows that rounding halves the bytes of gradients that move once per step. GPT-2's head shares its matrix with the embedding. The
+// gradient that the head computes is added to later by the embedding. It alone keeps four bytes per element.
 TEST(GradientRounding, HalvesWhatTravelsOnceAStep) {
   const auto moved = [](bool round, Order order, i64 micro_batches) {
     RunOptions o = rounded_run(DType::f32, micro_batches);

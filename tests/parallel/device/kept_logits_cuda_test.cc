@@ -1,4 +1,5 @@
-// Tests on a GPU that a head that keeps its logits gives the same bits as one that recomputes them, within the memory that the plan says.
+// Tests on a GPU that a head that keeps its logits gives bitwise the results of a head that recomputes them, within the memory that the
+// plan says.
 #include "tests/parallel/device/support_gpu_run.h"
 #include "tests/parallel/run/support_kept_logits.h"
 
@@ -12,7 +13,7 @@ class GpuKeptLogits : public GpuRuns {
     o.dtype = dtype;
     o.order = order;
     o.model.layers = 1;
-    o.model.vocabulary = 12000;  // three pieces of at most 4096 columns; not a multiple of 64
+    o.model.vocabulary = 12000;  // a vocabulary that takes three pieces of at most 4096 columns, and is not a multiple of 64
     o.steps = 1;
     return o;
   }

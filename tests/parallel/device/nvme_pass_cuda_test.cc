@@ -62,7 +62,8 @@ TEST_F(GpuNvmePass, BringsTheBytesWithTwoWaitsATurnOfItsBuffers) {
   fetch(blob().held());
   EXPECT_LE(gpu_waits() - before, 2 * ceil_div(blob().tiles(), rest_->plan().bounces));
   EXPECT_TRUE(has(blob().held()));
-  for (const i64 tiles : {1, 3, 4, 5, 7, 8, 9, 17}) {  // each count starts at the buffer after the last one used
+  // a transfer begins at the buffer that follows the last one used by the transfer before
+  for (const i64 tiles : {1, 3, 4, 5, 7, 8, 9, 17}) {
     fetch(first(tiles));
     EXPECT_TRUE(has(first(tiles))) << tiles;
   }

@@ -1,5 +1,5 @@
-// Tests whether the GPU performs an optimizer Step. The plan's answer, which the cost model uses to
-// price a Step, must agree with the Stepper's answer and with where the bytes reside.
+// Tests whether an optimizer update (Op::Step) runs on the GPU. The plan's answer, which the cost model uses to estimate the time of an
+// update, must agree with the Stepper's answer and with where the bytes reside.
 #include <gtest/gtest.h>
 
 #include "models/model.h"

@@ -31,7 +31,7 @@ class GpuGate {
 
 class GpuState {
  public:
-  static constexpr i64 kMoreBytes = 16 * kMiB;  // extra bytes of either pool, for the test itself
+  static constexpr i64 kMoreBytes = 16 * kMiB;  // extra bytes in each memory pool, for allocations of the test itself
 
   explicit GpuState(const RunOptions& o, const std::function<void(parallel::Plan&)>& change = {})
       : model_(models::build(o.model, o.dtype)), plan_(planned(model_, o, change)) {

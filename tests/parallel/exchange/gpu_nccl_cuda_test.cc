@@ -1,5 +1,5 @@
-// Tests ranks whose GPUs talk to each other over NCCL. All numbers have the bits of a single rank, as they
-// do when ranks exchange through host memory, and no bytes pass through host memory.
+// Tests ranks whose GPUs talk to each other over NCCL. All numbers are bitwise those of a single rank, as they are when ranks exchange
+// through host memory, and no bytes pass through host memory.
 #include "tests/parallel/exchange/support_nccl.h"
 #include "tests/parallel/run/support_sparse_batch.h"
 #include "tests/support/cells.h"
@@ -23,7 +23,8 @@ const std::vector<Way>& ways() {
 
 class GpuNcclZero : public GpuNccl, public testing::WithParamInterface<std::tuple<int, int, size_t>> {};
 
-// Shows that ranks with one micro-batch each give the bits of a single rank with all of them. With three ranks the shards are unequal.
+// Shows that ranks that compute one micro-batch each give bitwise the results of a single rank that computes all of them. With three ranks
+// the shards are unequal.
 TEST_P(GpuNcclZero, GivesTheBitsOfOneRank) {
   const auto& [ranks, stage, way] = GetParam();
   const char* preset = (static_cast<size_t>(stage) + way) % 2 ? "gpt2-tiny" : "llama-tiny";
@@ -46,7 +47,8 @@ const auto kCells = cells_of(std::vector{2, 3}, range(0, 4), range(size_t{0}, wa
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuNcclZero, testing::ValuesIn(kCells.diagonal), zero_name);
 INSTANTIATE_TEST_SUITE_P(RanksMore, GpuNcclZero, testing::ValuesIn(kCells.rest), zero_name);
 
-// Compares NCCL directly with the exchange through host memory, on the same ranks: the same bits and the same number of exchanged bytes.
+// Compares the exchange over NCCL with the exchange through host memory, on the same ranks: results are bitwise the same, and so is the
+// number of exchanged bytes.
 TEST_F(GpuNccl, IsHostMemoryToTheBit) {
   RunOptions o = over_nccl("gpt2-tiny", 3, 2, 1);
   o.dtype = DType::bf16;

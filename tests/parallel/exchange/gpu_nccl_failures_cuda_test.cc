@@ -1,4 +1,4 @@
-// Tests failures among ranks that talk over NCCL: each rank must get an error soon.
+// Tests failures among ranks that talk over NCCL. If one rank fails, every rank must get an error soon.
 #include "tests/parallel/exchange/support_nccl.h"
 
 #ifdef SPILLWAY_HAS_NCCL
@@ -34,7 +34,8 @@ End end_of(const std::function<void()>& body) {
   return end;
 }
 
-// This limit is far below the 60 s that ranks wait for each other, so an end within it is no time-out.
+// This limit, in seconds, is far below the 60 s that ranks wait for each other. A run that ends within the limit was not ended by a
+// time-out.
 constexpr double kSoon_s = 40;
 
 TEST_F(GpuNccl, AFaultOnOneRankReachesAll) {
@@ -47,7 +48,7 @@ TEST_F(GpuNccl, AFaultOnOneRankReachesAll) {
   };
   const End end = end_of([&] { train(o); });
   EXPECT_GT(loads, 5);
-  // The first rank reports either its own fault or that of another rank that reached its sixth load earlier.
+  // The first rank reports either its own fault, or the fault of another rank that reached its sixth load earlier.
   EXPECT_TRUE(end.said.find("planted") != std::string::npos || end.said.find("because one of them failed") != std::string::npos)
       << end.said;
   EXPECT_LT(end.seconds, kSoon_s);
@@ -90,7 +91,8 @@ std::vector<std::string> on_ranks(int ranks, double timeout_s, const std::functi
       } catch (const std::exception& e) {
         said[static_cast<size_t>(r)] = e.what();
       }
-      for (--running; running > 0;) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // keeps this rank alive but late
+      // the loop keeps this rank alive, but it is late for its collective
+      for (--running; running > 0;) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     });
   }
   for (std::thread& t : threads) t.join();
@@ -180,7 +182,7 @@ TEST_F(GpuNccl, ATrialSendsEveryRanksBytesToAll) {
   const auto said = on_ranks(3, 60, [](int rank, parallel::Communicator& ranks) {
     const parallel::NcclTrial trial = parallel::try_nccl(ranks, rank, 30);
     EXPECT_EQ(trial.problem, "");
-#ifdef NCCL_EMULATED  // A real NCCL's memory may have been taken before, by another communicator of this process.
+#ifdef NCCL_EMULATED  // With a real NCCL this is not checked: another communicator of this process may have taken the memory before.
     EXPECT_GE(trial.communicator_bytes, static_cast<i64>(emulated_cuda::kNcclBytes)) << "its buffers are not counted";
 #endif
   });

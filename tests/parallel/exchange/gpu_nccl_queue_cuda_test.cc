@@ -24,7 +24,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Holds one of two data-parallel ranks: its exchange, its queue and a piece of GPU memory. Each rank runs on a thread of its own.
+// Holds one of two data-parallel ranks: its exchange, its queue and a piece of GPU memory. Each rank runs on a separate thread.
 struct Side {
   int rank = 0;
   parallel::RankExchange& exchange;
@@ -38,7 +38,7 @@ class GpuNcclQueue : public GpuNccl {
     GpuNccl::SetUp();
     want(2);
   }
-  // Runs `body` on both ranks. Returns the error message of each rank, or an empty text if there was none.
+  // Runs `body` on both ranks. Returns the error message of each rank, or an empty text for a rank without an error.
   std::vector<std::string> on_two(const std::function<void(const Side&)>& body) {
     auto ends = parallel::make_local_communicators(2, {.timeout_s = timeout_s_});
     std::vector<std::string> said(2);
@@ -127,7 +127,7 @@ void ordered_sum(const Allocation& memory, const GpuQueue& queue) {
 TEST_F(GpuNcclQueue, NcclTakesAllItsMemoryBeforeTheFirstStep) {
   std::atomic<size_t> before{0};
   const auto said = on_two([&](const Side& side) {
-    before = emulated_cuda::held_bytes();  // both ranks have taken their memory, since they have met
+    before = emulated_cuda::held_bytes();  // at this point both ranks have taken their memory, since each has waited for the other
     const std::vector<i64> halves = {0, 1, 2};
     const parallel::Dealt dealt{halves, parallel::kTileElems * 4};
     side.exchange.sum_part(&side.queue, side.all.data(), DType::f32, dealt);
@@ -182,7 +182,7 @@ TEST_F(GpuNcclQueue, AGpuThatNcclDoesNotLetGoOfIsToldInTime) {
   std::atomic<bool> first = true;
   stuck_ = [&](const std::string& why) {
     if (first.exchange(false)) told.set_value(why);
-    emulated_cuda::block_nccl_abort(false);  // `stuck` has been called; the program would end the process then
+    emulated_cuda::block_nccl_abort(false);  // `stuck` has been called; outside of a test the program would end the process there
   };
   emulated_cuda::block_nccl_abort(true);
   const auto said = on_two([&](const Side& side) {

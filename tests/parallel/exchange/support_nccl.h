@@ -1,5 +1,5 @@
-// Provides training runs of several ranks, each on a GPU of its own, that talk over NCCL and count the
-// collectives and bytes that they request. Only *cuda_test.cc files include this header.
+// Provides training runs of several ranks, each on a different GPU, that talk over NCCL and count the collectives and bytes that they
+// request. Only *cuda_test.cc files include this header.
 #pragma once
 #include "parallel/exchange/nccl_communicator_cuda.h"
 

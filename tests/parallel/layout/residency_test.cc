@@ -1,4 +1,5 @@
-// Tests the residency table, which says what each ZeRO stage, tier and order makes of a group. Programs are generated and checked by it.
+// Tests the residency table, which says for each ZeRO stage, tier and order of micro-batches how a group's weights and gradients are held.
+// Instruction lists are generated and checked by this table.
 #include "parallel/layout/residency.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +17,7 @@ class Resolved : public testing::Test {
   }
   static Scheduling stage(int stage, int ranks = 3) { return {.sharding = {stage, 1, ranks}}; }
 
-  const Layout layout_ = make_layout(models::build(models::preset("gpt2-tiny"), DType::f32));  // the first group is tied
+  const Layout layout_ = make_layout(models::build(models::preset("gpt2-tiny"), DType::f32));  // the weights of the first group are tied
 };
 
 TEST_F(Resolved, StagesSplitOneThingAfterAnother) {
@@ -46,8 +47,8 @@ TEST_F(Resolved, WhatMovesDoesSoBesideComputingWhereAnEngineCopies) {
   }
 }
 
-// Shows that the uses of a tied weight are added up in their slots, and only the sum is
-// stored, if gradients move once per step. Otherwise each use is stored by itself.
+// Shows that, if gradients move once per step, the gradients that several blocks have for a tied weight are added in device memory and
+// only their sum is stored. Otherwise each block's gradient is stored by itself.
 TEST_F(Resolved, OneUseRestsWhereGradientsTravelOnce) {
   ASSERT_TRUE(layout_.groups[0].tied());
   EXPECT_EQ(of({}).gradient_rests, (std::vector<bool>{true, true})) << "they are not moved";

@@ -1,5 +1,5 @@
-// Tests that the generator makes Programs that pass the checker under every placement, and
-// that the checker refuses Programs that would read or overwrite memory wrongly.
+// Tests that the generator makes instruction lists (a Program) that pass the checker whichever tiers hold the tensors, and that the checker
+// refuses lists that would read or overwrite memory wrongly.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -98,7 +98,8 @@ TEST(Program, DeletingWhatFinishesAGradientIsRefused) {
   }
 }
 
-// Shows that copies made by the computing threads, which overlap nothing, stand right before their use, whatever is prefetched from nvme.
+// Shows that copies which occupy the computing threads, and so overlap no computation, stand right before the instruction that uses them,
+// however many blocks are prefetched from nvme.
 TEST(Program, HostWeightsAreFetchedJustBeforeTheirUse) {
   const Layout layout = layout_of("gpt2-tiny");
   const Placement placement = Placement::uniform(layout, Tier::host, Tier::host, Tier::host);
@@ -115,9 +116,10 @@ TEST(Program, HostWeightsAreFetchedJustBeforeTheirUse) {
 TEST_F(Spilled, ForgettingToWaitForAnythingIsRefused) {
   int edges = 0;
   for (u32 i = 0; i < program.head.size(); ++i) {
-    if (program.head[i].op == Op::AgreeNorm) continue;  // AgreeNorm waits so that the step may end, not for memory
+    if (program.head[i].op == Op::AgreeNorm) continue;  // AgreeNorm waits so that the step may end, not for the use of memory
     for (size_t a = 0; a < program.head[i].after.size(); ++a) {
-      if (program.head[program.head[i].after[a]].op == Op::Load) continue;  // Load is needed for tokens, which occupy no slot
+      // the wait for Load is needed for the tokens, which are outside of the planned memory
+      if (program.head[program.head[i].after[a]].op == Op::Load) continue;
       Program broken = program;
       broken.head[i].after.erase(broken.head[i].after.begin() + static_cast<std::ptrdiff_t>(a));
       edges += refusal(broken, layout, placement) != "";
@@ -140,7 +142,7 @@ TEST_F(Spilled, ASlotOutsideTheSlabIsRefused) {
 }
 
 TEST_F(Spilled, FetchingOverWhatIsReadIsRefused) {
-  // Redirects the second Fetch of weights to the slot of the first Fetch.
+  // Makes the second Fetch of weights write to the memory of the first Fetch.
   Program broken = program;
   Slot first;
   for (Instruction& i : broken.head) {
@@ -156,7 +158,7 @@ TEST_F(Spilled, FetchingOverWhatIsReadIsRefused) {
 }
 
 TEST_F(Spilled, PrefetchMeansAnEarlierFetch) {
-  const auto gap = [&](int prefetch) {  // number of computing instructions between the Fetch of the last block and its Forward
+  const auto gap = [&](int prefetch) {  // counts the computing instructions between the Fetch of the last block and its Forward
     const Program p = generate_training(layout, placement, {1, prefetch});
     const u16 group = layout.blocks.back()[0].group;
     int computing = 0;
@@ -179,15 +181,17 @@ TEST_F(Spilled, CountsTheBytesItMoves) {
   i64 tied = 0;
   for (const Group& g : layout.groups) tied += g.tied() ? g.elems * 4 : 0;
   ASSERT_GT(tied, 0);
-  EXPECT_EQ(tail.read[2], 3 * all);  // the bytes of weights, m and v
+  EXPECT_EQ(tail.read[2], 3 * all);  // the update reads all weights and both of AdamW's moments
   EXPECT_EQ(tail.written[2], 3 * all);
-  EXPECT_EQ(tail.read[1], all);                // the bytes of all gradients
-  EXPECT_EQ(head.written[1], 2 * all + tied);  // each micro-batch writes; on the last, a tied weight's second use stays in its slot
-  EXPECT_EQ(head.read[1], all + tied);         // gradients that the second micro-batch fetches
+  EXPECT_EQ(tail.read[1], all);  // the update reads all gradients
+  // each of two micro-batches writes all gradients; on the last one the gradient of a tied weight's second use stays on the device
+  EXPECT_EQ(head.written[1], 2 * all + tied);
+  EXPECT_EQ(head.read[1], all + tied);  // the second micro-batch reads the gradients that the first one wrote
 }
 
-// Describes where the last gradients' optimizer Steps are, with gradients stored on nvme. The gradients of the first blocks are finished
-// last. They stay in their memory slots for their Steps, which are in the tail, in the head, or, if deferred, in the next head.
+// Names the instruction list in which the last gradients are used by the optimizer, if gradients are stored on nvme. The gradients of the
+// first blocks are computed last. They stay in the device's memory until their update, which is in the list `tail`, in the list `head`,
+// or, if it is deferred, in the next step's `head`.
 struct LastGradientCase {
   OptimizerOverlap overlap;
   i64 micro_batches;
@@ -205,7 +209,7 @@ class LastGradient : public testing::TestWithParam<LastGradientCase> {
     return generate_training(layout, p, scheduling);
   }
   bool last(u16 group) const { return layout.groups[group].owner_block < GetParam().blocks; }
-  // Returns every list of the Program that contains optimizer Steps.
+  // Returns every instruction list that contains optimizer updates (Op::Step).
   static std::vector<List Program::*> stepping(const Program& p) {
     std::vector<List Program::*> lists;
     for (const auto& [name, list] : kLists) {
@@ -213,7 +217,7 @@ class LastGradient : public testing::TestWithParam<LastGradientCase> {
     }
     return lists;
   }
-  // Applies `change` to one optimizer Step of a last gradient at a time and expects each result to be refused.
+  // Applies `change` to one update of a last gradient at a time and expects the checker to refuse each changed list.
   void expect_refused_when_stepping(const std::function<void(Instruction&)>& change) const {
     for (const auto list : stepping(program)) {
       for (u32 i = 0; i < (program.*list).size(); ++i) {
@@ -248,8 +252,9 @@ TEST_P(LastGradient, StaysInItsSlotForItsSteps) {
     const bool final = i.op == Op::Evict && reduced.count(i.group);
     EXPECT_FALSE(final && last(i.group));
   }
-  // The overlap decides which lists contain optimizer Steps. Without overlap it is the list `commit`. With backward it is `head`
-  // (the list with which a step begins), `clipped_head` and `clipped_settle`. With forward it is `head` and `settle`.
+  // The overlap setting decides how many instruction lists contain optimizer updates (Op::Step). Without overlap it is the list `commit`.
+  // With backward it is `head` (the list with which a step begins), `clipped_head` and `clipped_settle`. With forward it is `head` and
+  // `settle`.
   constexpr size_t kListsWithSteps[] = {1, 3, 2};
   EXPECT_EQ(stepping(program).size(), kListsWithSteps[static_cast<size_t>(GetParam().overlap)]);
   for (const auto list : stepping(program)) {
@@ -263,7 +268,8 @@ TEST_P(LastGradient, StaysInItsSlotForItsSteps) {
   }
 }
 
-// Shows that a gradient that stays in its slot takes no more memory: the step's first list (head) needs this slot until its end anyway.
+// Shows that a gradient that stays in the device's memory until its update takes no more memory, since the step's first list (`head`)
+// needs this place until its end anyway.
 TEST_P(LastGradient, OfTheFirstBlockTakesNoMoreMemory) {
   if (GetParam().blocks > 1) return;
   const Placement on_host = Placement::uniform(layout, Tier::nvme, Tier::host, Tier::nvme);
@@ -291,7 +297,7 @@ TEST_P(LastGradient, IsNeitherWrittenNorRead) {
 TEST_P(LastGradient, ReadElsewhereIsRefused) {
   expect_refused_when_stepping([](Instruction& step) { step.in = {}; });
   expect_refused_when_stepping([](Instruction& step) { step.in.offset += 4096; });
-  for (const auto list : stepping(program)) {  // makes the optimizer Step read the slot of another group, whose gradient is stored
+  for (const auto list : stepping(program)) {  // makes an update read the memory of another group, whose gradient is stored
     Program broken = program;
     const auto other = std::ranges::find_if(broken.*list, [&](const Instruction& i) { return i.op == Op::Step && !last(i.group); });
     other->in = reduce_of_last().in;
@@ -304,7 +310,7 @@ TEST_P(LastGradient, GivenUpOrOverwrittenBeforeItsStepsIsRefused) {
   Instruction evict{.op = Op::Evict, .lane = Lane::compute, .what = What::gradient, .group = reduce.group};
   evict.in = reduce.in;
   EXPECT_NE(refusal_with({evict}), "");
-  // Fetches weights of the same size into the gradient's slot, which no other instruction would miss.
+  // Fetches weights of the same size into the memory that holds a gradient. No other instruction would notice this.
   Instruction fetch{.op = Op::Fetch, .lane = Lane::compute, .what = What::weights, .group = reduce.group};
   fetch.out = reduce.in;
   EXPECT_NE(refusal_with({fetch}), "");
@@ -325,8 +331,8 @@ INSTANTIATE_TEST_SUITE_P(Overlaps, LastGradient,
                                          LastGradientCase{OptimizerOverlap::backward, 3, Order::micro_batch, 2},
                                          LastGradientCase{OptimizerOverlap::forward, 1, Order::micro_batch, 2}));
 
-// Shows that frozen weights, which need not wait for an optimizer Step of their own, wait if they are
-// copied into a slot that a deferred Step still reads. That Step alone holds them up.
+// Shows that frozen weights wait for a deferred update if they are copied into memory that this update still reads. Frozen weights are not
+// updated, so they wait for nothing else.
 TEST(Program, WhatComesToTheSlotOfADeferredStepWaitsForIt) {
   const nn::Sequential model = models::build(models::preset("gpt2-tiny"), DType::f32);
   for (const auto& p : model.parameters) p->frozen = p->name.find(".h.2.") == std::string::npos;
@@ -344,7 +350,7 @@ TEST(Program, WhatComesToTheSlotOfADeferredStepWaitsForIt) {
   EXPECT_NE(refusal(broken, layout, placement).find("may still use"), std::string::npos);
 }
 
-// Shows that a step's first list (head) computes the same whether an update's optimizer Steps are deferred into it or not.
+// Shows that a step's first list (`head`) computes the same whether the updates of the step before are deferred into it or not.
 TEST(Program, TheFirstHeadIsTheHeadWithoutItsSteps) {
   const Layout layout = layout_of("gpt2-tiny");
   for (Tier weights : kTiers) {

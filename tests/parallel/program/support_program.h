@@ -1,4 +1,4 @@
-// Makes instruction lists with a planted fault, for tests of the Program checker.
+// Makes instruction lists with a planted fault, for tests of the checker of instruction lists.
 #pragma once
 #include "parallel/program/program.h"
 

@@ -31,7 +31,7 @@ TEST(Account, TheChainAndWhatComputingWaitedFor) {
   EXPECT_DOUBLE_EQ(at(a.busy_s, Lane::load), 3);
   EXPECT_DOUBLE_EQ(at(a.awaited_s, Lane::load), 2);
   EXPECT_DOUBLE_EQ(at(a, Resource::disk), 2);
-  EXPECT_DOUBLE_EQ(at(a, Resource::memory), 1);  // the rest of the fetch: checksums
+  EXPECT_DOUBLE_EQ(at(a, Resource::memory), 1);  // the rest of the fetch is the computation of checksums
   EXPECT_DOUBLE_EQ(at(a, Resource::compute), 1.5);
   EXPECT_EQ(a.bound_by(), Resource::disk);
 }
@@ -45,7 +45,8 @@ TEST(Account, WhatHidesBehindComputingBoundsNothing) {
   EXPECT_DOUBLE_EQ(at(a, Resource::disk), 0);
 }
 
-// Shows a list that ends with the optimizer, for which computation waits. Only the update's own waits for the disk count as the disk's.
+// Shows a list that ends with the optimizer, for which computation waits. Only the time for which the update itself waits for the disk
+// counts as time of the disk.
 TEST(Account, AnUpdateThatOutlivesComputing) {
   Instruction step = on(Op::Step, Lane::optimizer, {0});
   step.read_bytes[kNvme] = 1;
@@ -105,8 +106,8 @@ TEST(Simulate, ReadsAndWritesShareADiskOrDoNot) {
   EXPECT_DOUBLE_EQ(simulated_s(two, {{.read_s = 1}, {.read_s = 1}}, {.duplex = 2}), 2);
 }
 
-// Shows that each direction of the link has a copy engine of its own, which all copies in that
-// direction share. Copies overlap computation and do not count as waits for a disk.
+// Shows that each direction of the link has a separate copy engine, which all copies in that direction share. Copies overlap computation
+// and do not count as waits for a disk.
 TEST(Simulate, CopiesShareTheLinkEachWay) {
   const List ways = {on(Op::Fetch, Lane::load), on(Op::Evict, Lane::store), on(Op::Forward, Lane::compute)};
   EXPECT_DOUBLE_EQ(simulated_s(ways, {{.to_gpu_s = 2}, {.from_gpu_s = 2}, {.cpu_s = 2}}, {}), 2);

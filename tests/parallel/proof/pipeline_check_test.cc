@@ -1,4 +1,5 @@
-// Tests the checker over all ranks of a pipeline: generated Programs pass, and every planted fault is found.
+// Tests the checker that examines the instruction lists of all ranks of a pipeline together. Generated lists pass, and every planted
+// fault is found.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +33,7 @@ RunOptions tiny(int data, parallel::Pipeline pipeline) {
   return o;
 }
 
-// Holds the plans of all ranks. refusal() returns the checker's objection to their Programs, or "" if it has none.
+// Holds the plans of all ranks. refusal() returns the checker's objection to their instruction lists, or "" if it has none.
 class World {
  public:
   explicit World(const RunOptions& o) : mesh_{o.ranks, o.pipeline.ranks}, model_(models::build(o.model, o.dtype)) {
@@ -149,8 +150,8 @@ TEST(PipelineCheck, FindsAnExchangeOnALaneOfOthers) {
 }
 
 TEST(PipelineCheck, FindsARingOfWaits) {
-  // Makes a receive wait until this rank has sent something that its peer takes later.
-  // Each rank's Program is valid by itself, but together they deadlock.
+  // Makes a receive wait until this rank has sent something that its peer takes later. The instruction list of each rank is valid by
+  // itself, but together they deadlock.
   World world(tiny(1, {.ranks = 2}));
   bool found = false;
   for (size_t r = 0; r < world.size(); ++r) {
@@ -198,7 +199,7 @@ TEST(PipelineCheck, FindsSlotsThatOverlap) {
       if (all[i].op == Op::ReceiveActivation || all[i].op == Op::ReceiveGradient) receives.push_back(i);
     }
     for (size_t n = 0; n + 1 < receives.size(); ++n) {
-      if (all[receives[n]].out == all[receives[n + 1]].out) continue;  // these two receives never overlap: one follows the other
+      if (all[receives[n]].out == all[receives[n + 1]].out) continue;  // these two receives never overlap, since one follows the other
       for (Instruction& i : head) {
         if (i.in == all[receives[n + 1]].out && i.micro_batch == all[receives[n + 1]].micro_batch) i.in = all[receives[n]].out;
       }

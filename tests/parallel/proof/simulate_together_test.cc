@@ -1,5 +1,5 @@
-// Tests the simulation of a whole pipeline's Programs together. With stages of equal
-// length it gives the time that the schedule's own simulation says.
+// Simulates the instruction lists of all stages of a pipeline together. With stages of equal length this gives the time that the
+// schedule's own simulation gives.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using parallel::Work;
 
 class Simulated : public testing::TestWithParam<std::tuple<ScheduleKind, int, int>> {
  protected:
-  // Returns a run with four layers, which make six blocks, so that every stage has equally many.
+  // Returns a run with four layers, which make six blocks, so that every stage has equally many blocks.
   RunOptions options() const {
     const auto& [kind, ranks, data] = GetParam();
     RunOptions o;
@@ -67,7 +67,8 @@ TEST_P(Simulated, MessagesTakeTime) {
   const double slow = makespan([&](int, const Instruction& i) {
     return i.sent_bytes > 0 && i.micro_batch != parallel::kNone ? Work{.cpu_s = 0.25, .cores = 0} : computing(i);
   });
-  EXPECT_GE(slow, free + 0.5 * (std::get<1>(GetParam()) - 1) - 1e-6);  // activations go forward and gradients come back
+  // each message between neighbours takes time: activations forward and gradients back
+  EXPECT_GE(slow, free + 0.5 * (std::get<1>(GetParam()) - 1) - 1e-6);
 }
 
 INSTANTIATE_TEST_SUITE_P(Pipeline, Simulated,

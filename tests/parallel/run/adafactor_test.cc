@@ -1,5 +1,5 @@
-// Tests Adafactor through a Rank. Parameters of many tiles and chunks, whose factors take more than one tile, give
-// the same bits wherever they reside and whichever rank steps them. The optimizer state is small.
+// Tests Adafactor through a Rank. Parameters of many tiles and chunks, whose factors take more than one tile, give bitwise the same results
+// in whichever tier they lie and whichever rank updates them. The optimizer state is small.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,8 +29,8 @@ RunOptions of_width(i64 width, DType dtype = DType::f32) {
   return o;
 }
 
-// Compares all placements of long parameters. The embedding, tied to the head, is a group of its own. With 324 columns
-// its rows end within tiles, and the widest matrix has 1620 factors, which take more than one tile.
+// Compares runs whose tensors lie in different tiers, with long parameters. The embedding, tied to the head, forms a separate group. With
+// 324 columns its rows end within tiles, and the widest matrix has 1620 factors, which take more than one tile.
 TEST(AdafactorRankMore, LongParametersGiveTheSameBitsAnywhere) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const auto options = [&] {
@@ -83,7 +83,7 @@ TEST(AdafactorRank, EveryParameterIsSteppedByOneRank) {
   }
 }
 
-// Shows that a step that turns out to be clipped, so that its work inside the backward was in vain, is done again.
+// Shows that an update inside the backward is redone if the step turns out to be clipped.
 TEST(AdafactorRank, ClippingRedoesTheStep) {
   RunOptions o = of_width(128);
   o.gradient_clipping = 0.1;

@@ -1,5 +1,6 @@
 // Tests --detect-anomaly. An op that produces a NaN in the forward or backward is inserted behind each block, from embedding to loss. The
-// report must name block, op and layer under any pipeline stages, recomputation and order. Without a fault no number changes.
+// report must name block, op and layer under any pipeline stages, recomputation and order of micro-batches. Without a fault no number
+// changes.
 #include <gtest/gtest.h>
 
 #include "base/error.h"

@@ -1,5 +1,5 @@
-// Tests an average of the weights that a rank keeps. Its numbers agree with a recurrence over the weights after each step, it has
-// one set of bits under any placement and sharding, its memory is what the plan says, and it changes nothing else.
+// Tests an average of the weights that a rank keeps. Its numbers agree with a recurrence over the weights after each step, it is bitwise
+// the same in any tier and under any sharding, its memory is what the plan says, and it changes nothing else.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,8 +19,8 @@ using parallel::Tier;
 
 constexpr double kDecay = 0.9;
 
-// Lists update rules with 0, 2 and 3 state arrays, rules that step whole matrices, and
-// rounded optimizer states. The average itself is never rounded.
+// Lists update rules with 0, 2 and 3 state arrays, rules that update whole matrices, and rounded optimizer states. The average itself is
+// never rounded.
 struct Kind {
   const char* name;
   RuleSettings settings;
@@ -102,7 +102,8 @@ TEST(AverageOfWeights, InFp64FollowsThemToFp64) {
   expect_near(o, train(o), recurrence(o));
 }
 
-// Shows that a skipped step leaves the average unchanged. Row 200 of the position embedding is infinite, and only step 2 reads it.
+// Shows that a skipped step leaves the average unchanged. Row 200 of the position embedding holds infinite values, and only step 2 reads
+// this row.
 TEST(AverageOfWeights, StaysWithAStepThatIsSkipped) {
   RunOptions o = options(kKinds[0]);
   o.weights = [](const nn::Parameter& p, i64 begin, std::span<double> out) {
@@ -125,7 +126,7 @@ TEST(AverageOfWeights, StaysWithAStepThatIsSkipped) {
     if (overlap != OptimizerOverlap::none) two.parameters = two.gradients = two.optimizer = Tier::nvme;
     const RunResult got = train(two);
     ASSERT_TRUE(got.steps[1].skipped);
-    for (size_t p = 0; p < one.average.size(); ++p) {  // some elements of wpe are not finite
+    for (size_t p = 0; p < one.average.size(); ++p) {  // some elements of the position embedding are not finite
       for (size_t i = 0; i < one.average[p].size(); ++i)
         ASSERT_TRUE(got.average[p][i] == one.average[p][i] || std::isnan(one.average[p][i])) << p << " " << i;
     }
@@ -164,7 +165,8 @@ TEST_P(Averages, AreTheSameBitsInTwoStages) {
   expect_same_run(train(o), want);
 }
 
-// Shows that losses, norms, weights and the rule's arrays equal those of a run without an average. The plan has 4 more bytes a parameter.
+// Shows that losses, norms, weights and the optimizer state equal those of a run without an average. The plan has 4 more bytes a
+// parameter.
 TEST_P(Averages, ChangeNothingElse) {
   RunOptions o = options(GetParam());
   const RunResult with = train(o);

@@ -1,4 +1,4 @@
-// Tests that a key/value cache in host memory gives the same bits as one on the device.
+// Tests that a key/value cache in host memory gives bitwise the same logits as a cache on the device.
 #include "tests/parallel/run/support_cache_place.h"
 
 namespace spillway::test::cache_place_test {

@@ -1,6 +1,6 @@
-// Tests the law of same_bits_test.cc (placement changes no number) over all factors at once. The full product of settings is large
-// (scripts/matrix.sh), so the test runs a covering array of strength 3, which contains every combination of three settings, and some
-// corners by name.
+// Tests that no number depends on where tensors are stored (the law of same_bits_test.cc), for combinations of all factors. There are too
+// many for one test (scripts/matrix.sh), so the test runs a covering array of strength 3, which contains every combination of any three
+// settings, and some corners by name.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -16,7 +16,8 @@ namespace {
 using parallel::OptimizerOverlap;
 using parallel::Tier;
 
-// Each cell trains this many steps. An adaptive overlap changes its Program once more than half of the steps were clipped.
+// The number of training steps for each combination of settings: enough for an adaptive overlap to change its instruction lists, which it
+// does when more than half of the steps so far were clipped.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr i64 kSteps = 4;
 #else
@@ -52,8 +53,8 @@ TEST(CoveringArrayTest, HoldsEveryTripleThatCanOccur) {
   std::cout << array().rows().size() << " cells hold " << met.size() << " triples\n";
 }
 
-// Runs all cells of the array, in release builds. They are grouped by precision and
-// number of micro-batches, so that ctest runs the groups in parallel.
+// Runs all cells of the covering array, in release builds. They are grouped by precision and number of micro-batches, so that ctest runs
+// the groups in parallel.
 class CoveringRelease : public testing::TestWithParam<std::tuple<int, int>> {};
 
 TEST_P(CoveringRelease, EveryCellGivesTheSameBits) {
@@ -76,10 +77,10 @@ INSTANTIATE_TEST_SUITE_P(Numbers, CoveringRelease, testing::Combine(testing::Ran
 // Names cells that a change is most likely to break. They are tested whatever the covering array contains.
 struct NamedCell {
   const char* name;
-  Row cell;  // one value per Factor, in the order of the enum
+  Row cell;  // one value for each Factor, in the order of the enum
 };
 const NamedCell kNamed[] = {
-    // The digits belong to these factors:      p  g  o  a  r  ov c  m  or s  e  p  t  bf K  llama
+    // Values of these factors:               p  g  o  a  r  ov c  m  or s  e  p  t  bf K  llama
     {"all_nvme_backward_recompute_vertical", {2, 2, 2, 2, 1, 1, 2, 0, 1, 1, 0, 1, 1, 0, 1, 0}},
     {"all_nvme_backward_redone_every_step", {2, 2, 2, 2, 0, 1, 1, 1, 0, 1, 1, 2, 1, 1, 1, 1}},
     {"all_nvme_forward_split_master", {2, 2, 2, 2, 0, 2, 2, 1, 1, 0, 0, 2, 0, 1, 1, 0}},
@@ -108,7 +109,8 @@ TEST(CoveringArrayTest, ADifferenceShows) {
   EXPECT_EQ(objection(Row(kFactors, 0), shorter, 2), "losses differ");
 }
 
-// Tests moments in bf16 or 8 bits, which are rounded stochastically. Their numbers differ from fp32's, but not between placements.
+// Tests moments in bf16 or 8 bits, which are rounded stochastically. Their numbers differ from fp32's, but do not depend on the tiers that
+// hold the tensors.
 class RoundedMoments : public testing::TestWithParam<std::tuple<optim::Moments, DType>> {};
 
 TEST_P(RoundedMoments, AreTheSameBitsAnywhere) {
@@ -152,7 +154,7 @@ TEST(SoakMatrix, APartOfTheFullProduct) {
   }
   const std::vector<int> sizes = factor_sizes();
   const i64 all = std::accumulate(sizes.begin(), sizes.end(), i64{1}, std::multiplies<>());
-  constexpr i64 kStride = 1000003;  // a prime that does not divide the size of the product
+  constexpr i64 kStride = 1000003;  // a prime number that does not divide the number of cells
   References references(kSteps);
   i64 cells = 0, wrong = 0;
   const i64 begin = all * part / parts, end = all * (part + 1) / parts;

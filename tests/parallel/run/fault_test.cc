@@ -1,5 +1,5 @@
-// Tests a disk that fails during a step. Whichever thread meets the failure, train_step throws a typed error that names
-// file, offset and errno, and nothing hangs. Short reads and writes are no failure and change no bit.
+// Tests a disk that fails during a step. Whichever thread meets the failure, train_step throws a typed error that names the file, the
+// offset and errno, and nothing hangs. Short reads and writes are no failure and change no bit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,14 +33,14 @@ TEST_P(Faults, AnErrorAnywhereInAStepComesOut) {
   FaultyEngine* engine = nullptr;
   RunOptions o = on_disk(engine, GetParam());
   i64 at_load = 0, all = 0;
-  o.batches = [&](i64 step, int) {  // called on the data thread in each step
+  o.batches = [&](i64 step, int) {  // the function is called on the data thread in each step
     (step == 0 ? at_load : all) = engine->system().transfers;
     return random_batch(o, step);
   };
   train(o);
   ASSERT_GT(all - at_load, 50);
   for (int error : {EIO, ENOSPC}) {
-    for (i64 part = 1; part <= 6; ++part) {  // failures spread over fetches, evictions and the optimizer's streams
+    for (i64 part = 1; part <= 6; ++part) {  // the loop makes failures at six places, among fetches, evictions and the optimizer's streams
       const i64 fail_at = at_load + (all - at_load) * part / 7;
       o.batches = [&](i64 step, int) {
         if (step == 0) {
@@ -97,7 +97,8 @@ TEST_P(Faults, WhatIsRightWhenReadAgainChangesNoBitAndIsToldOf) {
   EXPECT_NE(told.find("CRC32C"), std::string::npos) << told;
 }
 
-// Shows that a damaged gradient leaves the committed generation valid, so that a restart can go on from it. Damaged weights do not.
+// Shows that a damaged gradient leaves the committed state valid, so that a restart can go on from it, and that damaged weights make it
+// invalid.
 TEST_P(Faults, OnlyASpoiltCommitIsGivenUp) {
   FaultyEngine* engine = nullptr;
   RunOptions o = on_disk(engine, GetParam());

@@ -38,8 +38,8 @@ std::vector<double> values(const data::SafetensorsReader& file, const std::strin
 }
 
 struct Tolerance {
-  double relative;  // relative tolerance of losses and norms
-  double weight;    // absolute tolerance of a weight after ten steps
+  double relative;  // relative tolerance for losses and norms
+  double weight;    // absolute tolerance for a weight after ten steps
 };
 
 class Fixture : public testing::TestWithParam<std::tuple<const char*, DType, Tier>> {

@@ -1,5 +1,5 @@
-// Tests that frozen parameters keep their bits, and that the others get the gradients that they would have had. No gradient is
-// computed for blocks below the first one with a trained parameter, and none of this depends on the placement.
+// Tests that frozen parameters do not change, and that the others get the gradients that they would have had. No gradient is computed for
+// blocks below the first one with a trained parameter, and none of this depends on the tiers that hold the tensors.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -64,7 +64,7 @@ TEST(Frozen, NothingFlowsBackBeyondTheFirstTrainedBlock) {
   const auto backwards = [](const RunResult& r) {
     return std::count_if(r.plan.train.head.begin(), r.plan.train.head.end(), [](const auto& i) { return i.op == Op::Backward; });
   };
-  EXPECT_EQ(got.plan.layout.first_trained_block, 3);  // the blocks before it are the embedding and two layers
+  EXPECT_EQ(got.plan.layout.first_trained_block, 3);  // the blocks before block 3 are the embedding and two layers
   EXPECT_EQ(backwards(got), std::ssize(got.plan.layout.blocks) - 3);
   o.freeze = nullptr;
   const RunResult all = train(o);
@@ -93,7 +93,7 @@ TEST_P(FrozenAnywhere, AreTheSameBits) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     RunOptions plain = frozen_run(everywhere ? some_everywhere : bottom, micro_batches);
     plain.dtype = dtype;
-    plain.gradient_clipping = 2;  // a threshold that makes some steps be redone
+    plain.gradient_clipping = 2;  // with this clipping threshold some steps are redone
     const RunResult want = train(plain);
     EXPECT_TRUE(std::ranges::any_of(want.steps, &parallel::StepResult::clipped)) << "nothing is redone";
     for (const Where& w : kPlaces) {

@@ -1,5 +1,5 @@
-// Tests that memory comes only from MemoryPools once the model is built: no step makes a heap allocation above 64 KiB. This
-// file counts calls of malloc, so it is compiled only without a sanitizer, which has a malloc of its own.
+// Tests that memory comes only from MemoryPools once the model is built: no step makes a heap allocation above 64 KiB. This file counts
+// calls of malloc, so it is compiled only without a sanitizer, which replaces malloc.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -66,7 +66,7 @@ using parallel::Tier;
 RunOptions counted(Tier tier) {
   RunOptions o;
   o.model = models::preset("llama-tiny");
-  o.model.vocabulary = 5000;  // makes the output head larger than a tile of any kernel
+  o.model.vocabulary = 5000;  // this vocabulary makes the output head larger than a tile of any kernel
   o.parameters = o.gradients = o.optimizer = tier;
   o.micro_batch_size = 4;
   o.sequence_length = 256;
@@ -84,7 +84,7 @@ TEST_P(HeapRelease, NoLargeAllocationInAStep) {
   o.steps = 4;
   long in_steps = 0;
   o.batches = [&](i64 step, int) {
-    if (step == 3) in_steps = large, counting = false;  // three steps are complete
+    if (step == 3) in_steps = large, counting = false;  // counting ends after three complete steps
     StepBatch batch = random_batch(o, step);
     if (step == 0) large = largest = 0, counting = true;
     return batch;

@@ -1,5 +1,5 @@
-// Tests that a head that keeps its logits gives the same bits as one that recomputes them, in every order of
-// micro-batches and with activations in any tier. Logits that would be spilled are not kept.
+// Tests that a head that keeps its logits gives bitwise the results of a head that recomputes them, in every order of micro-batches and
+// with activations in any tier. Logits that would be spilled are not kept.
 #include "models/presets.h"
 #include "tests/parallel/run/support_kept_logits.h"
 
@@ -44,7 +44,7 @@ TEST(KeptLogits, AreNotThoseThatWouldSpill) {
   RunOptions o = tiny(Order::vertical, 3);
   o.activations = Tier::host;
   expect_kept_logits_change_no_bit(o, 0);
-  o.order = Order::micro_batch;  // the output head's activations stay on the device
+  o.order = Order::micro_batch;  // in this order the activations of the output head stay on the device
   expect_kept_logits_change_no_bit(o, 1);
 }
 

@@ -1,6 +1,6 @@
 // Tests fp16 with a dynamic loss scale. Planted overflows, at the beginning and later in a run, skip steps. Every loss, norm, weight,
-// moment and the scale itself are the same under any placement, overlap, order, sharding and pipeline. Counters show that the events
-// happened.
+// moment and the scale itself are the same in any tier and under any overlap, order of micro-batches, sharding and pipeline. Counters show
+// that the events happened.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -72,7 +72,7 @@ TEST(LossScaledRun, OverflowsAtFirstAndWheneverTheScaleHasGrown) {
 
 TEST(LossScaledRun, ASkippedStepLeavesEverythingAsItIs) {
   RunOptions o = base();
-  o.steps = 2;  // both steps are skipped
+  o.steps = 2;  // both of these steps overflow and are skipped
   const RunResult got = train(o);
   o.steps = 0;
   const RunResult none = train(o);
@@ -81,7 +81,7 @@ TEST(LossScaledRun, ASkippedStepLeavesEverythingAsItIs) {
   EXPECT_EQ(got.v, none.v);
 }
 
-// Shows that two loss scales give nearly the same numbers. A scale is a power of two, so dividing by it is exact. The
+// Shows that two loss scales give nearly the same numbers. A scale is a power of two, so dividing a gradient by it is exact. The
 // tolerance is for gradients so small that f16 rounds them differently under the two scales (denormal numbers).
 TEST(LossScaledRun, TheScaleIsTakenOutAgain) {
   RunOptions o = base();
@@ -107,9 +107,9 @@ TEST(LossScaledRun, LearnsAsFp32Does) {
     o.sequence_length = 32;
     o.micro_batch_size = 2;
     o.steps = 8;
-    o.loss_scale = {};  // the program's default initial scale
+    o.loss_scale = {};  // an empty setting means the program's default initial scale
     o.loss_scale_interval = optim::kLossScaleInterval;
-    o.batches = [&](i64, int rank) { return random_batch(o, 0, rank); };  // one batch, which the model memorizes
+    o.batches = [&](i64, int rank) { return random_batch(o, 0, rank); };  // every step trains on the same batch, which the model memorizes
     const RunResult narrow_run = train(o);
     ASSERT_EQ(pattern(narrow_run).find('x'), std::string::npos) << pattern(narrow_run);
     o.dtype = DType::f32;

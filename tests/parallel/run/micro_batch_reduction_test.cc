@@ -1,6 +1,6 @@
-// Tests gradients that are reduced over the ranks after each micro-batch. Their bits differ from those
-// of one reduction per step, but are the same wherever the sums are stored and in whatever order blocks
-// are computed. Each rank holds only its shard of the sums. The ranks are threads.
+// Tests gradients that are reduced over the ranks after each micro-batch. They are rounded differently from those of one reduction per
+// step, but are bitwise the same in whichever tier the sums are stored and in whatever order blocks are computed. Each rank holds only its
+// shard of the sums. The ranks are threads.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,9 +38,9 @@ RunOptions tiny(const std::string& preset, int ranks, i64 micro_batches) {
   return o;
 }
 
-// Shows that ranks that reduce after each micro-batch add in the order of a single rank with all micro-batches, and
-// that ranks that reduce once per step do not. On a sparse batch (support_sparse_batch.h) the single rank adds the
-// nonzero gradients in this order: all micro-batches of k = 0, then one of each k.
+// Shows the order of additions. Ranks that reduce after each micro-batch add in the order of a single rank that computes all
+// micro-batches; ranks that reduce once per step do not. On a sparse batch (support_sparse_batch.h) the nonzero gradients come in this
+// order on the single rank: all micro-batches of k = 0, then one of each k.
 TEST(MicroBatchReduction, SumsOverTheRanksFirst) {
   for (const char* preset : {"gpt2-tiny", "llama-tiny"}) {
     for (const int ranks : {2, 3}) {
@@ -182,7 +182,8 @@ TEST(ReductionMemory, IsEachRanksPart) {
   EXPECT_EQ(sum, resting_gradients(all));
 }
 
-// Deletes each instruction that computes a sum, or stores or fetches it. No Program can do without such an instruction.
+// Deletes each instruction that computes a sum, or stores or fetches it. The checker must refuse every list that lacks such an
+// instruction.
 class ReductionProgram : public testing::TestWithParam<std::tuple<Tier, Order, int>> {
  protected:
   ReductionProgram() {
@@ -226,8 +227,8 @@ TEST_P(ReductionProgram, MissesWhatIsLeftOut) {
   EXPECT_GE(deleted[Op::Fetch], 2 * groups);
 }
 
-// Removes each wait of an Accumulate for an instruction that makes a sum. Instructions on different
-// threads, or that use the same slot, must keep their order, so every removal counts.
+// Removes each wait of an Accumulate for an instruction that makes a sum. Instructions on different threads, or that use the same memory,
+// must keep their order, so the checker must refuse every removal.
 TEST_P(ReductionProgram, MissesWhatDoesNotWait) {
   const parallel::List& head = plan_.train.head;
   int cut = 0, found = 0;

@@ -1,5 +1,6 @@
-// Tests Muon through a Rank. Which parameters it moves and how far is compared with its formula, applied to gradients that plain SGD
-// reveals. Matrices of many tiles and chunks give the same bits under any placement, and some ranks may step no matrix.
+// Tests Muon through a Rank. The parameters that Muon updates, and by how much, are compared with Muon's formula, applied to gradients that
+// are taken from a step of plain SGD. Matrices of many tiles and chunks give bitwise the same results in any tier, even if some ranks
+// update no matrix.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +33,7 @@ RunOptions of_width(i64 width, const RuleSettings& settings) {
 }
 
 std::vector<std::vector<double>> after_one_step(const RuleSettings& settings, double learning_rate) {
-  RunOptions o = of_width(132, settings);  // a width at which matrices end within tiles
+  RunOptions o = of_width(132, settings);  // at this width matrices end within tiles
   o.dtype = DType::f64;
   o.steps = 1;
   o.gradient_clipping = 0;
@@ -71,13 +72,15 @@ TEST(MuonRank, MovesMatricesByItsFormulaAndTheRestAsAdamW) {
     double worst = 0;
     for (size_t i = 0; i < want.size(); ++i)
       worst = std::max(worst, std::abs(want[i] * (1 - 0.01 * 0.1) - 0.01 * scale * direction[i] - got[i]));
-    // This gradient is the difference of two weights, accurate to 1e-16 of them. Singular values that small come out differently.
+    // Here the gradient is computed as the difference of two weights, accurate to 1e-16 of their size. Singular values as small as that
+    // error give other results.
     EXPECT_LT(worst, 1e-9) << p->name;
   }
   EXPECT_EQ(matrices.size(), 4u);
 }
 
-// Compares all placements of long matrices. All but one have more than one chunk of 16 tiles, and a part of a tile at the end.
+// Compares runs whose long matrices lie in different tiers. All matrices but one have more than one chunk of 16 tiles, and end with a part
+// of a tile.
 TEST(MuonRankMore, LongMatricesGiveTheSameBitsAnywhere) {
   const auto options = [] {
     RunOptions o = of_width(324, MuonSettings{});
@@ -96,7 +99,7 @@ TEST(MuonRankMore, LongMatricesGiveTheSameBitsAnywhere) {
   expect_same_run(train(o), want);
 }
 
-// Shows that a step that turns out to be clipped, so that its work inside the backward was in vain, is done again.
+// Shows that an update inside the backward is redone if the step turns out to be clipped.
 TEST(MuonRank, ClippingRedoesTheStep) {
   RunOptions o = of_width(128, MuonSettings{});
   o.gradient_clipping = 0.1;
@@ -126,7 +129,7 @@ TEST(MuonRank, RanksStepWholeMatrices) {
       const bool has_matrix = std::ranges::any_of(plan.rows, [](const parallel::PlanRow& row) { return row.what == "matrix under way"; });
       EXPECT_EQ(has_matrix, held.back() > 0);
     }
-    EXPECT_EQ(std::accumulate(held.begin(), held.end(), i64{0}), 12);  // the four matrices have 3, 1, 4 and 4 tiles
+    EXPECT_EQ(std::accumulate(held.begin(), held.end(), i64{0}), 12);  // the four matrices take 3, 1, 4 and 4 tiles
     if (ranks == 8) {
       EXPECT_NE(std::ranges::find(held, 0), held.end());
     }

@@ -1,6 +1,7 @@
-// Tests the optimizer inside the backward (speculative), inside the next forward, or partly in each. Every loss, norm and weight equals to
-// the bit those of a run with the optimizer after the backward: with clipping in no, some or all steps, with a skipped step, and with
-// gradient accumulation in both orders. Counters show that redo and skip happened, and that exactly the planned bytes moved.
+// Tests the optimizer inside the backward (speculative), inside the next forward, or partly in each. Every loss, norm and weight equals
+// to the bit those of a run with the optimizer after the backward: with clipping in no, some or all steps, with a skipped step, and with
+// gradient accumulation in both orders. Counters show that updates were redone and skipped as intended, and that exactly the planned
+// bytes moved.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,8 +33,8 @@ constexpr Corner kCorners[] = {{Tier::device, Tier::device, Tier::device}, {Tier
                                {Tier::nvme, Tier::nvme, Tier::nvme},       {Tier::device, Tier::nvme, Tier::host}};
 constexpr i64 kSteps = 5;
 
-// Builds with a sanitizer are ten times slower. They run fewer layers, still of several
-// buckets, and fewer cells that differ only in numbers; the code paths are the same.
+// Builds with a sanitizer are ten times slower. They run fewer layers, each still with several buckets, and fewer of the cells that
+// differ only in numbers, so that the code paths are the same.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr i64 kLayers = 2;
 constexpr int kPrefetches[] = {1}, kSpillPrefetches[] = {2};
@@ -76,7 +77,7 @@ i64 count(const RunResult& r, bool parallel::StepResult::*what) {
   return std::count_if(r.steps.begin(), r.steps.end(), [&](const auto& s) { return s.*what; });
 }
 
-// Says when the optimizer steps. "split" does half of the groups inside the backward and half inside the next forward.
+// Says when the optimizer's update is made. "split" updates half of the groups inside the backward and half inside the next forward.
 struct Where {
   const char* name;
   OptimizerOverlap overlap;
@@ -103,7 +104,8 @@ class Overlap : public testing::TestWithParam<std::tuple<int, int>> {
   bool speculates() const { return where().overlap == OptimizerOverlap::backward; }
 };
 
-// Shows the same bits for all kinds of clipping. The first norms are around 3: 100 clips no step, 1e-3 all, and the median norm half.
+// Shows that results are bitwise the same for all kinds of clipping. The first norms are around 3: a threshold of 100 clips no step, 1e-3
+// clips all, and the median norm clips half of them.
 TEST_P(Overlap, SameBitsWhetherClippingBites) {
   RunOptions o = options();
   std::vector<double> norms = plain(o).norms;
@@ -117,7 +119,8 @@ TEST_P(Overlap, SameBitsWhetherClippingBites) {
   }
 }
 
-// Shows the same bits across a skipped step. Row 200 of the position embedding is infinite, and only the second step reads it.
+// Shows that results are bitwise the same across a skipped step. Row 200 of the position embedding holds infinite values, and only the
+// second step reads this row.
 TEST_P(Overlap, SameBitsAcrossASkippedStep) {
   RunOptions o = options();
   o.weights = [](const nn::Parameter& p, i64 begin, std::span<double> out) {
@@ -202,8 +205,9 @@ const auto kSpills =
 INSTANTIATE_TEST_SUITE_P(Tiers, ActivationSpill, testing::ValuesIn(kSpills.diagonal));
 INSTANTIATE_TEST_SUITE_P(SoakTiers, ActivationSpill, testing::ValuesIn(kSpills.rest));
 
-// Shows that the adaptive overlap speculates until more than half of the steps were clipped, and again when they no longer are.
-// All optimizer Steps of a clipped step are redone at the start of the next step, whichever Program that step runs.
+// Shows when the adaptive overlap updates inside the backward (speculates): until more than half of the recent steps were clipped, and
+// again when they no longer are. All updates of a clipped step are redone at the start of the next step, whichever instruction lists that
+// step runs.
 TEST(AdaptiveOverlap, ChangesItsProgramAndNoBit) {
   const std::set<i64> clipped{3, 4, 5, 6, 8, 9}, speculated{3, 4, 5, 6, 8};
   for (const Corner& c : {kCorners[2], kCorners[4]}) {
@@ -229,8 +233,8 @@ TEST(AdaptiveOverlap, ChangesItsProgramAndNoBit) {
   }
 }
 
-// Shows that gradients of more than one block stay in their slots until their optimizer Steps, as long as
-// that takes no more memory because the slots exist at the end of the backward anyway.
+// Shows that gradients of more than one block stay in the device's memory until their updates, as long as this takes no more memory than
+// the end of the backward needs anyway.
 TEST(StayingGradients, TakeTheMemoryThereIs) {
   const nn::Sequential model = models::build(models::preset("gpt2-124m"), DType::bf16);
   RunOptions o = base("gpt2-124m");
@@ -255,7 +259,7 @@ TEST(StayingGradients, TakeTheMemoryThereIs) {
     const u16 blocks = plan.scheduling.staying_blocks;
     EXPECT_EQ(plan.train.moving_slab_bytes(), with(1));
     if (plan.scheduling.defers()) {
-      EXPECT_EQ(blocks, 2);  // more blocks would make the fetch of the first weights wait for another optimizer Step
+      EXPECT_EQ(blocks, 2);  // with more blocks, the fetch of the first weights would wait for another update
     } else {
       EXPECT_GT(blocks, 2);
       EXPECT_GT(with(static_cast<u16>(blocks + 1)), with(1));
@@ -263,8 +267,8 @@ TEST(StayingGradients, TakeTheMemoryThereIs) {
   }
 }
 
-// Shows that a deferred update is done before a validation or another look at the
-// weights. Its last gradient lies in memory that validation uses for weights.
+// Shows that a deferred update is made before a validation or any other reader of the weights. Its last gradient lies in memory that
+// validation uses for weights.
 TEST(DeferredStep, IsDoneBeforeAnybodyLooks) {
   for (const bool adaptive : {false, true}) {
     RunOptions o = base();
@@ -316,8 +320,8 @@ std::string refusal(const parallel::Program& program, const parallel::Plan& plan
   return "";
 }
 
-// Shows that the checker refuses an optimizer Step that does not wait for its gradient, and a reader that does not wait for a deferred
-// Step.
+// Shows that the checker refuses an optimizer update (Op::Step) that does not wait for its gradient, and an instruction that reads
+// weights without waiting for their deferred update.
 TEST(OverlapCheck, RefusesAStepOutOfPlace) {
   RunOptions o = base();
   o.steps = 0;
@@ -359,8 +363,8 @@ TEST(OverlapCheck, RefusesAStepOutOfPlace) {
   }
 }
 
-// Shows that an optimizer Step inside the backward must wait until the previous update is committed. The
-// Step overwrites the generation before the one that the deferred Steps complete.
+// Shows that an optimizer update inside the backward must wait until the previous update is committed. The update overwrites the older of
+// two copies of the state, which must stay valid until the deferred updates have completed the newer copy.
 TEST(OverlapCheck, RefusesASpeculationBeforeTheCommitOfTheUpdateBefore) {
   RunOptions o = base();
   o.steps = 0;
@@ -398,7 +402,7 @@ TEST(DeferredGroups, AreSpreadOverTheBlocks) {
         EXPECT_EQ(residency[g.id].deferred, sixteenths > 0);
       }
       if (g.owner_block == 5) layer = g.elems;
-      if (g.owner_block == 12) {  // the first block that the backward reaches
+      if (g.owner_block == 12) {  // block 12 is the first one that the backward reaches
         EXPECT_EQ(residency[g.id].deferred, sixteenths == parallel::kAllSixteenths);
       }
       inside += residency[g.id].deferred ? 0 : g.elems;

@@ -1,6 +1,6 @@
-// Tests the law of pipeline parallelism: losses, norms, weights and moments are the same bits whichever rank computes and holds which
-// blocks, in whatever order. The ranks are threads. The reference has one pipeline rank and the same number of data-parallel ranks and
-// micro-batches.
+// Tests the law of pipeline parallelism: losses, norms, weights and moments are bitwise the same whichever rank computes and holds which
+// blocks, in whatever order of micro-batches. The ranks are threads. The reference has one pipeline rank and the same number of
+// data-parallel ranks and micro-batches.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -85,8 +85,8 @@ const std::vector<Way>& ways() {
   return all;
 }
 
-// Runs all pairs of (split of the blocks, way of placing). Model, precision, data-parallel ranks and ZeRO
-// stage vary from pair to pair, so that each of their values meets each split and each way.
+// Runs all pairs of a split of the blocks and a placement (which tier holds which tensors). Model, precision, number of data-parallel ranks
+// and ZeRO stage vary from pair to pair, so that each of these values is combined with each split and each placement.
 class Pipelines : public testing::TestWithParam<std::tuple<size_t, size_t>> {};
 
 RunOptions cell(size_t deal, size_t way) {
@@ -119,7 +119,7 @@ const auto kLaterCells = cells_of(range(size_t{8}, dealt().size()), std::vector<
 INSTANTIATE_TEST_SUITE_P(LaterSchedules, Pipelines, testing::ValuesIn(kLaterCells.diagonal), name_of);
 INSTANTIATE_TEST_SUITE_P(SoakLaterSchedules, Pipelines, testing::ValuesIn(kLaterCells.rest), name_of);
 
-// Tests settings that change numbers. Each setting is compared with a reference of its own.
+// Tests settings that change numbers. Each setting is compared with a separate reference run.
 TEST(PipelineVariantsMore, FrozenSplitMasterRoundedGradientsAndMoments) {
   const auto frozen = [](auto names) {
     return [=](RunOptions& o) {
@@ -152,7 +152,7 @@ TEST(PipelineVariantsMore, FrozenSplitMasterRoundedGradientsAndMoments) {
   }
 }
 
-// Shows that a fault on one rank ends all ranks, and that the error says whose fault it was.
+// Shows that a fault on one rank ends all ranks, and that the error names the rank with the fault.
 TEST(PipelineFaults, OnOneRankReachAll) {
   RunOptions o = tiny("gpt2-tiny", 2);
   o.pipeline = {.ranks = 3};

@@ -1,5 +1,5 @@
-// Tests batch norm's running statistics in a rank: what a step makes of them, what they are excluded from (norm, clipping,
-// averages), and that they have one set of bits under any placement, recomputation, sharding and update rule.
+// Tests batch norm's running statistics in a rank: their values after a step, that norm, clipping and averages exclude them, and that they
+// are bitwise the same in any tier and under any recomputation, sharding and update rule.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,7 +22,7 @@ nn::Sequential tiny(const models::ModelConfig&, DType dtype) {
   return models::build_resnet({.widths = {4, 6}, .blocks = {1, 1}}, kImage, kClasses, dtype);
 }
 
-// Returns a batch whose micro-batches each have a mean and a variance of their own.
+// Returns a batch whose micro-batches differ in mean and variance.
 StepBatch images(const RunOptions& o, i64 step, int rank) {
   StepBatch batch;
   batch.cursor = step * o.micro_batches * o.ranks * o.micro_batch_size;
@@ -57,7 +57,8 @@ const Kind kKinds[] = {
     {"adamw_f32", AdamSettings{.weight_decay = 0.1, .decoupled_weight_decay = true}},
     {"adamw_bf16_int8", AdamSettings{.weight_decay = 0.1, .decoupled_weight_decay = true}, DType::bf16, Master::fp32, Moments::int8},
     {"lion_bf16_split", LionSettings{.weight_decay = 0.1}, DType::bf16, Master::split, Moments::bf16},
-    {"adafactor_f32", AdafactorSettings{.weight_decay = 0.1}},  // 1 x 1 taps give one factor per row and one per column
+    // the 1 x 1 kernels of this model give one of Adafactor's factors per row and one per column
+    {"adafactor_f32", AdafactorSettings{.weight_decay = 0.1}},
 };
 
 RunOptions options(const Kind& kind) {
@@ -76,7 +77,7 @@ RunResult run(RunOptions o) {
 
 // Holds results of eager execution: one forward and backward of each micro-batch of a step.
 struct Eager {
-  std::vector<std::vector<double>> statistics;  // by parameter: statistics averaged over the micro-batches
+  std::vector<std::vector<double>> statistics;  // statistics of each parameter, averaged over the micro-batches
   double norm = 0;                              // gradient norm without the running statistics
 
   Eager(const RunOptions& o, i64 step) {
@@ -152,7 +153,7 @@ TEST(RunningStatistics, AreNotRoundedWithTheGradients) {
   }
 }
 
-// Shows that no average of the running statistics is kept, because the update rule does not move them.
+// Shows that no average of the running statistics is kept, because the update rule does not change them.
 TEST(RunningStatistics, HaveNoAverage) {
   RunOptions o = options(kKinds[1]);
   o.average_decay = 0.9;
@@ -221,7 +222,7 @@ TEST_P(StatisticsPlaced, GivesTheSameBitsInTwoStages) {
   }
 }
 
-// Shows that the state holds no array of the rule for running statistics: only a master copy, if weights have 16 bits.
+// Shows that the state holds no array of the update rule for running statistics: only a master copy, if weights have 16 bits.
 TEST_P(StatisticsPlaced, HoldsNoStateOfThem) {
   const RunResult got = run(options(GetParam()));
   const Kind& kind = GetParam();

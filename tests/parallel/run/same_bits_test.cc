@@ -1,6 +1,6 @@
-// Tests the law that where the bytes reside never changes a number. Every cell trains the same steps under another
-// placement. It must give every loss, norm and weight of the run with everything on the device, to the bit. It must also
-// have moved exactly the bytes that its plan says, so that a placement that was ignored cannot pass.
+// Tests the law that where the bytes reside never changes a number. Every cell trains the same steps with the tensors in other tiers. Each
+// loss, norm and weight must equal, to the bit, that of the run with everything on the device. The cell must also have moved exactly the
+// bytes that its plan says, so that a placement that was ignored cannot pass.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -15,7 +15,7 @@ namespace {
 using parallel::Tier;
 const std::vector<Tier> kTiers{Tier::device, Tier::host, Tier::nvme};
 
-// Builds with a sanitizer are ten times slower, so they run fewer steps on the same code paths.
+// The number of training steps. Builds with a sanitizer are ten times slower, so they run fewer steps on the same code paths.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr i64 kSteps = 2;
 #else
@@ -26,7 +26,7 @@ RunOptions tiny(const char* preset) {
   RunOptions o;
   o.model = models::preset(preset);
   o.steps = kSteps;
-  o.max_bucket_elems = 4 * parallel::kTileElems;  // small buckets, so that a group has several
+  o.max_bucket_elems = 4 * parallel::kTileElems;  // buckets are this small so that a group has several
   return o;
 }
 
@@ -54,7 +54,8 @@ void expect_moved_as_planned(const RunResult& r, const RunOptions& o) {
     const bool used = o.parameters == t || o.gradients == t || o.optimizer == t;
     EXPECT_EQ(per_step.read[static_cast<size_t>(t)] > 0, used);
     EXPECT_EQ(per_step.written[static_cast<size_t>(t)] > 0, used);
-    EXPECT_EQ(r.plan.total[static_cast<size_t>(t)] > 0, used || t == Tier::host);  // the checkpoint queue is always in host memory
+    // host memory is used in any case, since the checkpoint queue is there
+    EXPECT_EQ(r.plan.total[static_cast<size_t>(t)] > 0, used || t == Tier::host);
   }
   // The budgets of the pools are the plan's totals. If the peaks reach these totals, the prediction is exact.
   EXPECT_LE(r.peak_bytes[0], r.plan.total[0]);
@@ -156,7 +157,8 @@ TEST_P(SameBitsCorner, AnyBucketSize) {
   expect_reference(o, "gpt2-tiny");
 }
 
-// Shows that gradient accumulation gives the same numbers under every placement, though other numbers than one micro-batch.
+// Shows that gradient accumulation gives the same numbers in whichever tiers the tensors lie. These numbers differ from those of one
+// micro-batch.
 TEST_P(SameBitsCorner, WithAccumulation) {
   RunOptions o = corner("gpt2-tiny");
   o.steps = std::min<i64>(kSteps, 5);
@@ -187,7 +189,7 @@ TEST_P(SameBitsCorner, WithDropout) {
   o.model.residual_dropout = o.model.attention_dropout = o.model.embedding_dropout = 0.2;
   RunOptions device = o;
   device.parameters = device.gradients = device.optimizer = Tier::device;
-  o.recompute = true;  // recomputation must use the same dropout masks
+  o.recompute = true;  // a recomputed block must use the same dropout masks as the first time
   o.threads = 2;
   const RunResult got = train(o), want = train(device);
   expect_same_bits(got, want);

@@ -1,5 +1,5 @@
-// Tests generation: text is read and generated once with the key/value cache on the
-// device and once with it in host memory, and the logits are compared.
+// Tests generation: text is read and generated twice, with the key/value cache on the device and with the cache in host memory, and the
+// logits are compared.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -15,11 +15,11 @@ namespace spillway::test {
 struct Written {
   std::vector<std::vector<double>> logits;  // the logits of each pass in turn
   parallel::Plan plan;
-  std::array<i64, 2> peak_bytes{};  // of the device's pool and of the host's pool
+  std::array<i64, 2> peak_bytes{};  // peak use of the device's pool and of the host's pool
 };
 
-/// Runs two rows through a model and returns their logits. The passes have 16 positions or one; some go back to an earlier position and
-/// continue from there.
+/// Runs two rows through a model and returns their logits. A pass computes 16 positions or one. Some passes go back to an earlier
+/// position and continue from there.
 inline Written written(const models::ModelConfig& config, DType dtype, parallel::Tier cache, bool on_gpu) {
   const nn::Sequential model = models::build(config, dtype);
   RunOptions o;
@@ -58,7 +58,7 @@ inline Written written(const models::ModelConfig& config, DType dtype, parallel:
   return result;
 }
 
-/// Checks that the place of the cache changes no bit of the logits, and that the memory used is what the plans say.
+/// Checks that the logits are bitwise the same whichever tier holds the cache, and that the memory used is what the plans say.
 inline void expect_the_place_of_the_cache_changes_no_bit(const models::ModelConfig& config, DType dtype, bool on_gpu) {
   const Written here = written(config, dtype, parallel::Tier::device, on_gpu), there = written(config, dtype, parallel::Tier::host, on_gpu);
   EXPECT_EQ(there.logits, here.logits);

@@ -60,7 +60,7 @@ RunOptions options_of(const Row& cell, i64 steps) {
   o.model.layers = 2;
   o.sequence_length = 16;
   o.steps = steps;
-  o.max_bucket_elems = 4 * parallel::kTileElems;  // small buckets, so that a group has several
+  o.max_bucket_elems = 4 * parallel::kTileElems;  // buckets are this small so that a group has several
   o.parameters = static_cast<Tier>(cell[kParameters]);
   o.gradients = static_cast<Tier>(cell[kGradients]);
   o.optimizer = static_cast<Tier>(cell[kOptimizer]);

@@ -1,6 +1,6 @@
 // Lists the different ways to run one training that must all give the same numbers. Each way is a cell: a value for each of sixteen
-// factors. Four of the factors (model, precision, micro-batches, clipping) form the numbers key; cells that share it must agree in every
-// bit.
+// factors, such as tiers, overlap and precision. Four of the factors (model, precision, micro-batches, clipping) form the numbers key;
+// cells that share it must agree in every bit.
 #pragma once
 #include <array>
 #include <map>
@@ -13,8 +13,9 @@
 
 namespace spillway::test {
 
-// Names the factors of a cell. Tiers are 0 device, 1 host, 2 nvme. Overlap 3 is adaptive, with half of the optimizer Steps
-// deferred to the next forward. Clipping 0 means that no step is clipped, 1 that every step is, 2 that some are.
+// Names the factors of a cell. The values of a tier are 0 device, 1 host, 2 nvme. Overlap 3 is the adaptive overlap, with half of the
+// optimizer's updates deferred to the next forward. Clipping 0 means that no step is clipped, 1 that every step is clipped, 2 that some
+// steps are.
 enum Factor {
   kParameters,
   kGradients,
@@ -48,11 +49,11 @@ std::string to_string(const Row& cell);
 /// requires bf16 weights, and stripes and engine make a difference only if something is stored on nvme.
 bool possible(const Row& cell);
 
-/// Returns the options that run a cell. References fills in the clipping.
+/// Returns the options that run a cell. The clipping threshold is set by References.
 RunOptions options_of(const Row& cell, i64 steps);
 
-/// Holds the reference runs. A cell's reference has the same numbers key, with everything on the device and
-/// no overlap; the cell must equal it. A reference is trained when it is first asked for.
+/// Holds the reference runs. The reference of a cell has the same model, precision, micro-batches and clipping, with everything on the
+/// device and no overlap. The cell must give the same numbers. A reference is trained when it is first asked for.
 class References {
  public:
   explicit References(i64 steps) : steps_(steps) {}
@@ -67,8 +68,9 @@ class References {
   std::map<std::vector<int>, double> between_;
 };
 
-/// Trains a cell and returns what is wrong with it: a number that differs from the reference's, bytes moved that are not those planned, a
-/// tier used although it should not be, or a tier not used although it should be. Returns an empty text if nothing is wrong.
+/// Trains a cell and returns what is wrong with it, or an empty text if nothing is. Wrong are a number that differs from the reference's,
+/// a count of moved bytes that differs from the plan's, and a tier that is used although it should not be, or not used although it should
+/// be.
 std::string objection(const Row& cell, References& references, i64 steps);
 
 }  // namespace spillway::test

@@ -22,7 +22,7 @@ inline nn::Sequential with_small_head(const models::ModelConfig& config, DType d
   return model;
 }
 
-/// Returns the result of the rank that has the last block.
+/// Returns the result of the rank that computes the last block.
 inline const RunResult& of_last_block(const RunResult& run) {
   for (const RunResult& other : run.others) {
     if (other.plan.layout.has_last_block()) return other;

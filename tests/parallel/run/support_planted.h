@@ -24,7 +24,7 @@ inline autograd::Variable planted(const autograd::Variable& x, bool backward) {
 /// Returns the block with the planted op behind its output, unless that output is the loss.
 inline std::unique_ptr<nn::Module> planted_behind(std::unique_ptr<nn::Module> block, bool backward) {
   return nn::with_hook(std::move(block), [backward](const autograd::Variable&, const autograd::Variable& y, const nn::Context&) {
-    return y.dtype() == DType::f64 ? y : planted(y, backward);  // the last block's output is the loss
+    return y.dtype() == DType::f64 ? y : planted(y, backward);  // the last block's output is the loss (f64), which stays as it is
   });
 }
 

@@ -66,7 +66,7 @@ std::vector<std::vector<double>> read_values(const nn::Sequential& model, const 
 
 namespace {
 
-// Returns the stored weights by group and tile, including tiles that other ranks step.
+// Returns the stored weights by group and tile, including tiles that other ranks update.
 std::map<std::pair<u16, i64>, std::string> read_weights(const parallel::Plan& plan, parallel::ModelState& at_rest) {
   std::map<std::pair<u16, i64>, std::string> tiles;
   const auto tile_bytes = static_cast<size_t>(plan.scheduling.format.weight_tile_bytes());

@@ -7,8 +7,8 @@
 
 namespace spillway::test {
 
-/// Returns a batch in which most micro-batches have only ignored targets, and so a zero gradient. Micro-batch n = k ranks +
-/// r of a step has targets only if k = 0 or r = k mod ranks, that is, one micro-batch for each k above 0.
+/// Returns a batch in which most micro-batches have only ignored targets, and so a zero gradient. Micro-batch n = k ranks + r of a step
+/// has targets only if k = 0 or r = k mod ranks; so one micro-batch of each k above 0 has targets.
 inline StepBatch sparse_batch(const RunOptions& o, i64 step, int rank, int ranks) {
   StepBatch batch = random_batch(o, step, rank);
   batch.counted_targets = 0;

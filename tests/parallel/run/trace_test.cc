@@ -1,5 +1,5 @@
-// Tests that the executor follows the order of the list and no other order. A Fetch that is placed earlier overlaps the
-// preceding block's computation; the same Fetch placed late does not. Timings are the executor's own.
+// Tests that the executor obeys the order of the instruction list and nothing more. A Fetch that is placed earlier overlaps the preceding
+// block's computation; the same Fetch placed late does not. The times are those that the executor measured.
 #include <gtest/gtest.h>
 
 #include "models/presets.h"
@@ -14,7 +14,8 @@ using parallel::Instruction;
 using parallel::Op;
 using parallel::Tier;
 
-// Makes every Fetch of weights wait for the computing instruction before it in the list, so that it starts where it stands and not sooner.
+// Makes every Fetch of weights wait for the computing instruction before it in the list, so that it does not start before its place in
+// the list.
 void pin_fetches(parallel::List& list) {
   u32 computed = 0;
   bool any = false;

@@ -1,5 +1,5 @@
-// Tests every update rule through the same Rank: it follows the trajectory of PyTorch's optimizer, gives one set of bits
-// under any placement and sharding, and takes the bytes of its state arrays, or none if it has no arrays.
+// Tests every update rule through the same Rank: it follows the trajectory of PyTorch's optimizer, gives bitwise the same results in any
+// tier and under any sharding, and takes the bytes of its state arrays, or none if it has no arrays.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -80,7 +80,7 @@ RunResult ten_steps(const RuleSettings& settings, double learning_rate, const st
   return train(o);
 }
 
-// Returns the largest relative difference from PyTorch's losses, norms and final weights' norms.
+// Returns the largest relative difference from PyTorch's losses, norms and the norms of the final weights.
 double worst(const char* name, const RunResult& got) {
   const nlohmann::json want = nlohmann::json::parse(std::ifstream(test::data("optim") / "training.json")).at(name);
   double worst = 0;
@@ -88,7 +88,7 @@ double worst(const char* name, const RunResult& got) {
   for (size_t s = 0; s < 10; ++s) compare(got.losses[s], want["loss"][s]), compare(got.norms[s], want["norm"][s]);
   const nn::Sequential model = models::build(models::read_config(test::data("gpt2-tiny")), DType::f64);
   for (const auto& p : model.parameters) {
-    if (!want["final"].contains(p->name)) continue;  // biases of keys are left out: their gradients are rounding noise
+    if (!want["final"].contains(p->name)) continue;  // key biases are missing in the reference, since their gradients are rounding noise
     double squares = 0;
     for (const double x : got.weights[p->id]) squares += x * x;
     compare(std::sqrt(squares), want["final"][p->name]);
@@ -180,7 +180,8 @@ TEST_P(Placed, GivesTheSameBitsInTwoStages) {
   }
 }
 
-// Shows that the state holds the rule's arrays and the master for every trained tile. The runs above check that peaks equal the plan's.
+// Shows that the state holds the update rule's arrays and the master for every trained tile. The tests above check that the peak use of
+// memory equals the plan's.
 TEST_P(Placed, HoldsTheRulesBytes) {
   const RunResult got = train(tiny(GetParam()));
   const Kind& kind = GetParam();
@@ -189,7 +190,7 @@ TEST_P(Placed, HoldsTheRulesBytes) {
   i64 want = 0;
   for (const parallel::Group& g : got.plan.layout.groups) {
     const Rule its = is_of_matrices(rule) && !g.by_parameter ? Rule::adamw : rule;
-    const i64 factors = g.factors > 0 ? 4096 : 0;  // bytes of the factors in each tile of these matrices
+    const i64 factors = g.factors > 0 ? 4096 : 0;  // bytes that Adafactor's factors take in each tile of these matrices
     want += parallel::whole(g).count() * (parallel::kTileElems * (master + (factors > 0 ? 0 : array * state_arrays(its))) + factors);
   }
   i64 planned = 0;

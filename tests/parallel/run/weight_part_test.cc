@@ -1,6 +1,6 @@
-// Tests zero-bubble schedules as Programs. The weight gradients of a block and micro-batch are an
-// instruction of their own, which runs later, on data that the input part left in planned memory. The
-// checker finds every planted fault. pipeline_test.cc shows that the bits are the same.
+// Tests the instruction lists of zero-bubble schedules. In these the weight gradients of a block and micro-batch are computed by a separate
+// instruction, the weight part. It runs later, on data that the input part left in planned memory. The checker finds every planted fault.
+// pipeline_test.cc shows that the results are bitwise the same.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -81,13 +81,13 @@ TEST_P(WeightParts, AreInstructionsOfTheirOwnAndLater) {
       EXPECT_EQ(now.in.bytes + now.out.bytes + now.spill.bytes, 0) << "messages and spilled activations are the input part's";
     }
     EXPECT_EQ(parts, 5 * std::ranges::count(p.layout.rank_of, p.layout.rank));
-    if (rank == 1) {  // only later ranks wait between the parts; the first rank's idle time is elsewhere
+    if (rank == 1) {  // only ranks after the first one wait between the two parts; the first rank is idle elsewhere
       EXPECT_GT(later, 0);
     }
   }
 }
 
-// Shows that blocks of matrix products and norms read no weights in their weight part, which uses activations alone.
+// Shows that the weight part of blocks that consist of matrix products and norms reads no weights: it uses activations alone.
 TEST_P(WeightParts, OfInnerBlocksReadNoWeights) {
   const parallel::Plan p = plan(0);
   for (const Instruction& i : p.train.head) {
@@ -102,7 +102,7 @@ TEST_P(WeightParts, LeftOutOrDoubledAreRefused) {
   int planted = 0;
   for (size_t i = 0; i < all.size(); ++i) {
     if (all[i].op != Op::BackwardWeight && all[i].op != Op::BackwardInput) continue;
-    p.train.head[i].op = Op::Release;  // a Release of nothing, so that the instruction's effect is missing
+    p.train.head[i].op = Op::Release;  // a Release frees nothing here, so the list lacks the effect of the replaced instruction
     p.train.head[i].in = {};
     p.train.head[i].group = 0;
     EXPECT_NE(refusal(p), "") << to_string(all[i].op) << ", instruction " << i;
@@ -153,8 +153,8 @@ TEST_P(WeightParts, RunApartAndLater) {
   EXPECT_GT(apart, 0);
 }
 
-// Shows that the data that weight parts need is kept in the activation slab, and that
-// the plan counts it to the page: with one page less the run does not fit.
+// Shows that the data that weight parts need is kept in the activation slab, and that the plan counts it to the page: a budget that is
+// one page smaller does not suffice.
 TEST_P(WeightParts, WaitInPlannedMemory) {
   RunOptions o = options();
   i64 together = 0, in_parts = 0;
@@ -184,7 +184,7 @@ INSTANTIATE_TEST_SUITE_P(PipelineMore, WeightParts,
                          testing::Values(Case{ScheduleKind::zb_h1, "gpt2-tiny", Tier::host, true},
                                          Case{ScheduleKind::zb_v, "llama-tiny", Tier::device, false}));
 
-// Shows that a block without trained parameters passes on its input's gradient and has no weight part.
+// Shows that a block without trained parameters has no weight part, and passes the gradient on to the block before it.
 TEST(WeightPartsOfFrozen, AreNotThere) {
   RunOptions o;
   o.model = models::preset("gpt2-tiny");

@@ -1,6 +1,6 @@
-// Tests the law of ZeRO: losses, norms, weights and moments are the same bits whatever part of the weights, gradients and optimizer
-// state each data-parallel rank holds, and in whichever tier. The ranks are threads. R ranks with one micro-batch each are compared
-// with one rank that has R micro-batches: the same numbers are added in the same order, but on another path.
+// Tests the law of ZeRO: losses, norms, weights and moments are bitwise the same whatever part of the weights, gradients and optimizer
+// state each data-parallel rank holds, and in whichever tier that data resides. The ranks are threads. R ranks with one micro-batch each
+// are compared with one rank that has R micro-batches. Both runs add the same numbers in the same order, but take different code paths.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,13 +28,14 @@ RunOptions tiny(const std::string& preset, int ranks, int stage) {
   o.model.layers = 2;
   o.sequence_length = 16;
   o.steps = 3;
-  o.max_bucket_elems = 4 * parallel::kTileElems;  // gives several buckets per group, which the ranks' shards may cut anywhere
+  o.max_bucket_elems = 4 * parallel::kTileElems;  // buckets are this small so that a group has several, which shards may cut anywhere
   o.ranks = ranks;
   o.zero_stage = stage;
   return o;
 }
 
-// Returns the result of a single rank with all micro-batches of several ranks. Results are cached, since several tests ask for them.
+// Returns the result of a single rank that computes all micro-batches of several ranks. Results are cached, since several tests ask for
+// them.
 const RunResult& alone(RunOptions o) {
   static std::map<std::pair<std::string, i64>, RunResult> all;
   const std::pair key{o.model.family == models::Family::gpt2 ? "gpt2" : "llama", o.ranks * o.micro_batches * 10 + (o.dtype == DType::bf16)};
@@ -137,7 +138,7 @@ INSTANTIATE_TEST_SUITE_P(Bf16Release, ZeroSteps,
                          testing::Combine(testing::Range(0, 4), testing::Values(DType::bf16), testing::Range(size_t{0}, size_t{8})),
                          steps_name);
 
-// Tests settings that change numbers. Each setting is compared with a reference of its own.
+// Tests settings that change numbers. Each setting is compared with a separate reference run.
 TEST(ZeroVariants, FrozenSplitMasterRoundedGradientsAndMoments) {
   for (const auto& change : std::vector<std::function<void(RunOptions&)>>{
            [](RunOptions& o) { o.freeze = [](const nn::Parameter& p) { return p.name.find("attn") != std::string::npos; }; },
@@ -159,8 +160,8 @@ TEST(ZeroVariants, FrozenSplitMasterRoundedGradientsAndMoments) {
   }
 }
 
-// Shows that each rank holds 1/N, to within a tile per group, of what its ZeRO stage shards: from
-// stage 1 on optimizer state, from stage 2 on also gradients, at stage 3 also weights.
+// Shows that each of N ranks holds 1/N, to within a tile per group, of what its ZeRO stage shards: from stage 1 on optimizer state, from
+// stage 2 on also gradients, at stage 3 also weights.
 TEST(ZeroMemory, FollowsTheFormulas) {
   const nn::Sequential model = models::build(models::preset("llama-tiny"), DType::f32);
   const auto bytes = [&](int stage, int rank, int ranks, const std::string& what) {
@@ -189,7 +190,7 @@ TEST(ZeroMemory, FollowsTheFormulas) {
   }
 }
 
-// Shows that a fault on one rank also ends the others, and that the error says whose fault it was.
+// Shows that a fault on one rank also ends the others, and that the error names the rank with the fault.
 TEST(ZeroFaults, OnOneRankReachAll) {
   RunOptions o = tiny("gpt2-tiny", 3, 3);
   std::atomic<int> loads{0};
@@ -205,7 +206,7 @@ TEST(ZeroFaults, OnOneRankReachAll) {
   }
 }
 
-// Plants violations of what the checker promises about several ranks. The checker must find each one.
+// Plants errors in the instruction lists of several ranks. The checker must find each error.
 class ZeroProgram : public testing::TestWithParam<std::tuple<int, OptimizerOverlap>> {
  protected:
   parallel::Plan plan(int rank = 0) const {
@@ -254,7 +255,7 @@ TEST_P(ZeroProgram, MissesEveryWaitForAMeeting) {
       cut += refused;
     }
   }
-  EXPECT_GE(cut, 4);  // other instructions wait for the same collective in another way
+  EXPECT_GE(cut, 4);  // at least four waits cannot be removed; for each of the others a further wait ensures the same order
 }
 
 TEST_P(ZeroProgram, AllRanksMeet) {

@@ -1,4 +1,4 @@
-// Tests splits of a model's blocks over pipeline stages. Each split is compared with all possible ones.
+// Tests splits of a model's blocks over pipeline stages. Each computed split is compared with all possible splits of the same blocks.
 #include "parallel/schedule/pipeline_split.h"
 
 #include <gtest/gtest.h>
@@ -72,7 +72,8 @@ TEST(PipelineSplit, IsTheShortestOfAllThatFit) {
   }
 }
 
-// Shows that a split counts the embedding and the head. The head of a large vocabulary takes the time of several layers.
+// Shows that a split of the blocks into stages takes the time of the embedding and of the head into account. The head of a large vocabulary
+// takes as long as several layers.
 TEST(PipelineSplit, CountsTheEmbeddingAndTheHead) {
   std::vector<BlockCost> blocks(14, BlockCost{1, 1});
   blocks.front() = {0.1, 4};

@@ -72,7 +72,7 @@ TEST(ScheduleCheck, RanksThatWaitForEachOther) {
   const std::string two = error_of("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1");
   expect_piece(two, "ranks wait for each other: rank 0 at 0B0 waits for 1B0, rank 1 at 1F1 waits for 0F1");
   expect_piece(two, "[schedule] x, row 1, column 2");
-  // In this schedule rank 0 waits for a cycle of ranks but is not part of it.
+  // In this schedule a few ranks wait for each other in a cycle. Rank 0 waits for one of them but is not part of the cycle.
   const std::string three = error_of("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n2F0,2F1,2B0,2B1");
   expect_piece(three, "row 2, column 2: expected an order");
   expect_piece(three, "rank 1 at 1B0 waits for 2B0, rank 2 at 2F1 waits for 1F1");
@@ -80,7 +80,7 @@ TEST(ScheduleCheck, RanksThatWaitForEachOther) {
   expect_piece(error_of("1F0,0F0,0B0,1B0"), "rank 0 at 1F0 waits for 0F0");
 }
 
-// Swaps two neighbours in a row. The checker must refuse the result, unless it is still a valid order.
+// Swaps two neighbouring actions of one rank. The checker must refuse the result, unless it is still a valid order.
 TEST(ScheduleCheck, SwappedNeighboursAreFoundOrHarmless) {
   int refused = 0, passed = 0;
   for (const ScheduleKind kind :

@@ -41,7 +41,7 @@ TEST_P(ReferenceCsv, OurIdleSlotsAreColumnsOfTime) {
 
 INSTANTIATE_TEST_SUITE_P(Tables, ReferenceCsv, testing::ValuesIn(reference_tables()), tag_of);
 
-// Compares idle slots with torch's ZB-V table, in which, as in ours, no rank waits longer than it must.
+// Compares idle slots with torch's ZB-V table, in which, as in Spillway's, no rank waits longer than it must.
 TEST(ScheduleCsv, IdleSlotsOfZbVAreTorchs) {
   EXPECT_EQ(to_csv(with_idle(generate_schedule(ScheduleKind::zb_v, {2, 4, 2}))),
             whole_file(test::data("schedules/ZBVZeroBubble_r2_m4_s2.csv")));
@@ -150,7 +150,7 @@ TEST(ScheduleCsv, FilesThatAreNoTables) {
   const test::TemporaryFolder folder;
   const std::filesystem::path large = folder / "large.csv";
   std::ofstream(large).close();
-  std::filesystem::resize_file(large, std::uintmax_t{1} << 40);  // a sparse file takes no disk space
+  std::filesystem::resize_file(large, std::uintmax_t{1} << 40);  // the file is sparse and takes no disk space
   EXPECT_NE(data_error_of([&] { read_schedule_csv(large); }).find("got a file of 1099511627776 bytes"), std::string::npos);
 }
 

@@ -17,7 +17,7 @@ using enum ScheduleKind;
 
 constexpr ScheduleKind kKinds[] = {gpipe, one_forward_one_backward, interleaved, zb_h1, zb_v, vertical};
 
-// Maps torch's names to the schedules that we generate.
+// Maps torch's names to the schedules that Spillway generates.
 const std::map<std::string, ScheduleKind> kTheirs = {{"GPipe", gpipe},
                                                      {"1F1B", one_forward_one_backward},
                                                      {"Interleaved1F1B", interleaved},
@@ -74,7 +74,7 @@ bool legal(ScheduleKind kind, const PipelineShape& shape) {
   return kind == zb_h1 || kind == vertical || shape.chunks == 1;
 }
 
-// Returns the number of slots in which a rank is busy: for each micro-batch and chunk F and B, or F, I and W.
+// Returns the number of slots in which a rank is busy. A micro-batch takes, in each chunk, slots for F and B, or for F, I and W.
 i64 busy(ScheduleKind kind, const PipelineShape& s) { return s.micro_batches * s.chunks * (kind == zb_h1 || kind == zb_v ? 3 : 2); }
 
 // Returns the largest number of activations that rank r may hold at once, as the papers bound it. These
@@ -104,7 +104,8 @@ TEST(ScheduleGenerate, RandomShapesAreWholeExecutableAndWithinTheirBounds) {
       ASSERT_NO_THROW(check_schedule(schedule));
       ASSERT_EQ(why_not_executable(schedule), std::nullopt);
       const ScheduleTimes times = simulate_schedule(schedule);
-      const i64 down_and_up = 2 * shape.ranks * shape.chunks;  // a single micro-batch going down and up the pipeline
+      // number of slots in which a single micro-batch goes down and up the pipeline
+      const i64 down_and_up = 2 * shape.ranks * shape.chunks;
       ASSERT_GE(
           times.makespan,
           std::max(busy(kind, shape) + (kind == zb_v ? 0 : 2 * (shape.ranks - 1) - (kind == zb_h1 ? shape.ranks - 1 : 0)), down_and_up));
@@ -148,8 +149,8 @@ TEST(ScheduleGenerate, BubblesArePublishedOnes) {
   }
 }
 
-// Shows that with unequal times the bubble is (P - 1)(F + B) for 1F1B and (P - 1)(F + I - W) for ZB-H1
-// (arXiv 2401.10241, table 1, whose B is our I). In this test B = I + W and W <= I <= F.
+// Shows that with unequal times the bubble is (P - 1)(F + B) for 1F1B and (P - 1)(F + I - W) for ZB-H1 (arXiv 2401.10241, table 1, whose
+// B is I here). In this test B = I + W and W <= I <= F.
 TEST(ScheduleGenerate, BubblesOfUnequalTimesArePublishedOnes) {
   for (const StageCosts costs : {StageCosts{3, 5, 3, 2}, StageCosts{4, 7, 4, 3}, StageCosts{8, 12, 7, 5}}) {
     for (const i64 P : {2, 4, 8}) {

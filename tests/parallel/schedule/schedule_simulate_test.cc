@@ -14,8 +14,8 @@ namespace {
 
 Schedule table(const char* csv) { return parse_schedule_csv(csv, "x"); }
 
-// Compares with times computed by hand: rank 0 computes F0 in [0, 2); the transfer takes 0.5; rank 1 computes F0 in
-// [2.5, 5.5) and B0 in [5.5, 10.5); after 0.5 for the way back rank 0 computes B0 in [11, 15).
+// Compares with times computed by hand: rank 0 computes F0 in [0, 2); the transfer takes 0.5; rank 1 computes F0 in [2.5, 5.5) and B0 in
+// [5.5, 10.5); the transfer back takes 0.5; rank 0 computes B0 in [11, 15).
 TEST(ScheduleSimulate, CostsByStageAndTransfers) {
   const ScheduleCosts costs{.stages = {{.forward = 2, .backward = 4}, {.forward = 3, .backward = 5}}, .transfer = 0.5};
   const ScheduleTimes times = simulate_schedule(table("0F0,0B0\n1F0,1B0"), costs);

@@ -92,7 +92,7 @@ TEST(Reception, WhoAwaitsAnAnswerHearsThatThereIsNone) {
   Reception reception(listeners(door), 8);
   reception.await(other.connect(), "1");
   EXPECT_FALSE(reception.next(deadline_in(0.1)));
-  accept_from(other.listener);  // the other end accepts and closes the connection
+  accept_from(other.listener);  // the other end accepts the connection and closes it
   const auto visitor = reception.next(deadline_in(5));
   ASSERT_TRUE(visitor);
   EXPECT_EQ(visitor->memo, "1");
@@ -132,7 +132,8 @@ TEST(Reception, WithoutAnyDescriptorItSleeps) {
   EXPECT_LT(std::clock() - cpu, CLOCKS_PER_SEC / 5);
 }
 
-// Shows that another user's process is a stranger. The kernel tells which user owns the process at the other end, whatever it claims.
+// Shows that a process of another user counts as a stranger, whatever it claims: the kernel tells which user owns the process at the
+// other end.
 TEST(Reception, AnotherUsersProcessIsAStranger) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
   Door door;
@@ -151,8 +152,8 @@ TEST(Reception, AnotherUsersProcessIsAStranger) {
   EXPECT_EQ(status, 0);
 }
 
-// Sends frames of random words, with flipped bits, truncated or in pieces, half of them followed by a close. Each
-// must be parsed as words or count as a stranger's, and a genuine guest among them must be heard.
+// Sends frames of random words, with flipped bits, truncated or in pieces, half of them followed by a close. Each frame must be parsed as
+// words or count as a stranger's. A genuine guest that arrives among them must be answered.
 TEST(Reception, FuzzedBytesAreWordsOrAStrangers) {
   std::mt19937 random(1);
   Door door;

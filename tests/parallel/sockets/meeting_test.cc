@@ -153,7 +153,7 @@ TEST(Meeting, UnequalSizesAreNamed) {
   }
 }
 
-// Plays the guest's side of the handshake, step by step, so that a test can stop or lie at any point.
+// Plays the guest's side of the handshake, step by step, so that a test can stop, or send false data, at any point.
 struct Caller {
   Descriptor socket;
   Secret secret;
@@ -201,8 +201,8 @@ TEST(Meeting, UnequalBuildsAreNamed) {
   EXPECT_EQ(heard[2], outcome.error);
 }
 
-// Shows that a stranger without the token learns nothing about the run, however correct the rest of
-// its messages is. A proof that was overheard is worthless in the next handshake.
+// Shows that a stranger without the token learns nothing about the run, even if all other messages that it sends are correct. A proof of
+// the token that was overheard is worthless in the next handshake.
 TEST(Meeting, AStrangerLearnsNothingAndIsNobody) {
   const std::string place = "tcp:127.0.0.1:" + std::to_string(free_port());
   const auto all = ranks(2, place, kLong_s);
@@ -231,8 +231,8 @@ TEST(Meeting, AStrangerLearnsNothingAndIsNobody) {
   strangers.join();
 }
 
-// Shows that ranks meet although a crowd larger than rank 0 keeps connections arrives
-// before rank 1, some silent and some half way through the handshake.
+// Shows that ranks meet although more strangers than rank 0 keeps connections for arrive before rank 1, some silent and some half way
+// through the handshake.
 TEST(Meeting, CrowdsOfStrangersDoNotKeepTheRanksApart) {
   const std::string place = "tcp:127.0.0.1:" + std::to_string(free_port());
   const auto all = ranks(2, place, kLong_s);
@@ -377,7 +377,8 @@ TEST(Meeting, StrangersAreNamedWhenSomebodyIsMissing) {
   EXPECT_THAT(outcome.error, HasSubstr("another protocol"));
 }
 
-// Returns a free port below the range that the system assigns to outgoing connections, of which the crowds of strangers use many.
+// Returns a free port below the range that the system assigns to outgoing connections. The crowds of strangers use many ports of that
+// range..
 int quiet_port(int number) {
   int error = 0;
   for (int port = 20000 + (getpid() + 16 * number) % 10000, last = port + 1000; port < last; ++port) {
@@ -415,7 +416,7 @@ void be_strange(const Descriptor& one, std::mt19937& random) {
 // Connects to every listening socket of this process, again and again, until `over` is set.
 void crowd(std::atomic<int>& strangers, const std::atomic<bool>& over) {
   std::mt19937 random(1);
-  std::deque<Descriptor> held;  // a few stay connected and send nothing more
+  std::deque<Descriptor> held;  // a few connections stay open and send nothing more
   const SocketAddress localhost = SocketAddress::resolve("127.0.0.1", 1).front();
   while (!over) {
     bool look = false;
@@ -436,8 +437,8 @@ void crowd(std::atomic<int>& strangers, const std::atomic<bool>& over) {
   }
 }
 
-// Lets strangers crowd every listening socket while ranks meet through TCP, again and again. The
-// last rank arrives only after 500 strangers have. Each rendezvous must succeed.
+// Lets strangers crowd every listening socket while ranks meet through TCP, again and again. The last rank arrives only after 500
+// strangers have. Ranks must meet each time.
 TEST(SoakMeeting, TenThousandStrangersAtEveryDoor) {
   constexpr int kMeetings = 20, kStrangers = 500;
   std::atomic<int> strangers = 0;
@@ -467,7 +468,7 @@ TEST(Meeting, PortInUseIsNamed) {
   const Outcome outcome = attend(ranks(2, place, kLong_s)[0]);
   EXPECT_EQ(outcome.code, ErrorCode::usage);
   EXPECT_THAT(outcome.error, HasSubstr("rank 0 to open " + place + ", got \"Address already in use\""));
-  // The other ranks reach the program that holds the port. That program does not answer, and the ranks must say so.
+  // The other ranks reach a different program, which now holds the port. That program does not answer, and the ranks must report this.
   auto guest = ranks(2, place, kShort_s)[1];
   guest.first_answer_s = 0.1;
   const Outcome other = attend(guest);

@@ -16,7 +16,7 @@ using Bytes = std::vector<std::byte>;
 
 constexpr auto kMessage = Wire::Channel::message;
 constexpr auto kCollective = Wire::Channel::collective;
-constexpr size_t kLarge = 24 << 20;  // more than a socket buffer holds and than several turns transfer
+constexpr size_t kLarge = 24 << 20;  // bytes of a message that exceeds a socket buffer and what several turns transfer
 
 Bytes pattern(size_t count, int seed) {
   Bytes bytes(count);
@@ -26,7 +26,7 @@ Bytes pattern(size_t count, int seed) {
 
 struct Pair {
   std::unique_ptr<SocketLink> a, b;
-  int raw = -1;  // the descriptor of b's end, also if b is not a SocketLink
+  int raw = -1;  // the descriptor of the second end, also if `b` is not a SocketLink
   explicit Pair(bool linked = true) {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) != 0) throw std::runtime_error("socketpair");
@@ -66,8 +66,7 @@ TEST(SocketLink, LettersOvertakeDataAndEveryByteArrives) {
   EXPECT_EQ(in, out);
 }
 
-// Shows that a message whose last bytes use up the share of one read() is
-// delivered at once. Nothing more arrives that would wake the reader.
+// Shows that a message is delivered at once even if its last bytes use up what one turn may read. No later data would wake the reader.
 TEST(SocketLink, WhatEndsWithATurnsShareIsThereAtOnce) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
@@ -87,8 +86,8 @@ TEST(SocketLink, NothingIsSentBeforeThereIsRoom) {
   for (int k = 0; k < 10; ++k) pair.turn();
   EXPECT_FALSE(pair.a->is_done(1));
   Bytes other(1000), in(1000);
-  pair.b->receive(1, kMessage, other, 5);  // a receive on another channel does not match
-  pair.b->receive(2, kCollective, in, 6);  // a receive with another tag does not match
+  pair.b->receive(1, kMessage, other, 5);  // a receive on another channel does not match this message
+  pair.b->receive(2, kCollective, in, 6);  // a receive with another tag does not match this message
   for (int k = 0; k < 10; ++k) pair.turn();
   EXPECT_FALSE(pair.a->is_done(1));
   pair.b->receive(3, kCollective, in, 5);
@@ -126,7 +125,7 @@ TEST(SocketLink, SendDroppedInTheMiddleOfAFrame) {
   pair.b->receive(2, kMessage, after, 5);
   pair.b->write();
   pair.a->read();
-  pair.a->write();  // writes until the socket is full, in the middle of a frame
+  pair.a->write();  // the link writes until the socket is full, which is in the middle of a frame
   ASSERT_TRUE(pair.a->has_to_write());
   pair.a->drop(1);
   out.reset();
@@ -203,7 +202,7 @@ TEST(SocketLink, MoreBytesThanAskedForEndIt) {
   EXPECT_THAT(*pair.a->end(), HasSubstr("no more bytes"));
 }
 
-// Shows that half of a letter followed by a close delivers no letter and ends the link.
+// Shows that half of a message (letter) followed by a close delivers nothing and ends the link.
 TEST(SocketLink, HalfALetterIsNone) {
   Pair pair(false);
   const Bytes letter = pattern(1000, 1);
@@ -219,8 +218,8 @@ TEST(SocketLink, HalfALetterIsNone) {
   EXPECT_TRUE(pair.a->letters().empty());
 }
 
-// Sends random frame headers that have valid checks. Each is accepted as a frame or ends
-// the link, and nothing outside the buffers is accessed (which ASan checks).
+// Sends random frame headers that have valid checks. Each header is accepted or ends the link, and nothing outside the buffers is
+// accessed (which ASan checks).
 TEST(SocketLink, FuzzedFramesWithGoodChecks) {
   std::mt19937_64 random(1);
   int ended = 0, letters = 0;

@@ -61,8 +61,8 @@ struct Ranks {
   }
 };
 
-// Shows that ranks link although strangers have filled the backlogs of their
-// listening sockets before. Anyone on the node can see these sockets.
+// Shows that ranks link although strangers have filled the backlogs of their listening sockets before. Any process of the node can
+// connect to these sockets.
 TEST(SocketMesh, DoorsThatWereFullBeforeAnybodyCame) {
   Ranks ranks(4, 1);
   std::vector<Descriptor> crowd;

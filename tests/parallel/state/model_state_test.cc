@@ -1,4 +1,4 @@
-// Tests a committed state that the drive no longer returns intact, or that a new start does not want.
+// Tests a committed state that the drive no longer returns intact, or that a new start does not use.
 #include "parallel/state/model_state.h"
 
 #include <gtest/gtest.h>

@@ -1,10 +1,11 @@
-// Tests that a snapshot saves the same bytes as a blocking scan at the same step. This holds whatever the steps
-// do meanwhile, wherever weights and state reside, and whether the save is quick, slow, or held back until the
-// steps have overwritten everything. Training keeps its bits and reads no more bytes.
+// Tests that a snapshot saves the same bytes as a blocking scan at the same step. The bytes are the same whatever the steps do meanwhile,
+// wherever weights and state reside, and whether the save is quick, slow, or held back until the steps have overwritten everything.
+// Training gives bitwise the same results as without a snapshot and reads no more bytes.
 #include "parallel/state/snapshot.h"
 
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <limits>
 #include <map>
 
@@ -29,7 +30,7 @@ struct Corner {
 constexpr Corner kCorners[] = {{Tier::device, Tier::device, Tier::device}, {Tier::host, Tier::host, Tier::host},
                                {Tier::device, Tier::device, Tier::nvme},   {Tier::nvme, Tier::host, Tier::host},
                                {Tier::host, Tier::device, Tier::device},   {Tier::nvme, Tier::nvme, Tier::nvme}};
-// Says when the optimizer steps. "split" does half of the Steps inside the backward and half inside the next forward.
+// Says when the optimizer's update is made. "split" updates half of the groups inside the backward and half inside the next forward.
 struct Where {
   const char* name;
   OptimizerOverlap overlap;
@@ -52,8 +53,8 @@ RunOptions base(const Corner& corner, const Where& where) {
   return o;
 }
 
-// Returns a run in which step 1 is skipped (row 200 of the position embedding is infinite, and only this step reads it) and step 2 is
-// clipped, which under speculation is a redo.
+// Returns a run in which step 1 is skipped and step 2 is clipped. Row 200 of the position embedding holds infinite values, and only step
+// 1 reads it. If the optimizer runs inside the backward, the clipped step redoes its update.
 RunOptions eventful(const Corner& corner, const Where& where, i64 micro_batches) {
   RunOptions o = base(corner, where);
   o.steps = 5;
@@ -115,7 +116,7 @@ const auto kCells = cells_of(range(0, 6), range(0, 4));
 INSTANTIATE_TEST_SUITE_P(Cells, Snapshots, testing::ValuesIn(kCells.diagonal), cell_name);
 INSTANTIATE_TEST_SUITE_P(SoakCells, Snapshots, testing::ValuesIn(kCells.rest), cell_name);
 
-// Shows that snapshots contain frozen weights (biases and the tied embedding), which no optimizer Step reads or writes.
+// Shows that snapshots contain frozen weights (biases and the tied embedding), which no optimizer update reads or writes.
 TEST(SnapshotMore, HoldsFrozenWeights) {
   for (const Corner& corner : kCorners) {
     for (const Where& where : {kNone, kForward}) {
@@ -134,8 +135,9 @@ TEST(SnapshotMore, HoldsFrozenWeights) {
   }
 }
 
-// Shows that a save contains bf16 weights on nvme that have a full master, although an optimizer Step does not read such weights.
+// Shows that a save contains bf16 weights on nvme that have a full master, although the optimizer's update does not read such weights.
 TEST(Snapshot, HoldsWeightsThatNoStepReads) {
+  size_t next = 0;
   for (const Corner& corner : {Corner{Tier::nvme, Tier::host, Tier::host}, Corner{Tier::nvme, Tier::nvme, Tier::nvme}}) {
     for (const Where& where : kWheres) {
       RunOptions o = base(corner, where);
@@ -144,18 +146,16 @@ TEST(Snapshot, HoldsWeightsThatNoStepReads) {
       RunResult want;
       const std::map<i64, StateBytes> scans = train_with_scans(o, {1, 2}, want);
       EXPECT_FALSE(same(scans.at(1), scans.at(2))) << "the comparison cannot fail";
-      for (const Pace pace : {Pace::quick, Pace::held_back, Pace::impatient}) {
-        RunResult got;
-        const auto all = train_with_saves(o, {1, 2}, pace, got);
-        for (const auto& saved : all) EXPECT_TRUE(same(saved->bytes, scans.at(saved->begun))) << "save after step " << saved->begun;
-        EXPECT_EQ(got.weights, want.weights);
-      }
+      RunResult got;
+      const auto all = train_with_saves(o, {1, 2}, kPaces[next++ % std::size(kPaces)], got);
+      for (const auto& saved : all) EXPECT_TRUE(same(saved->bytes, scans.at(saved->begun))) << "save after step " << saved->begun;
+      EXPECT_EQ(got.weights, want.weights);
     }
   }
 }
 
-// Shows that the stored bf16 weights are those of their masters, in every tier. Comparisons
-// of training runs look at masters only, so this needs a test of its own.
+// Shows that the stored bf16 weights are those of their masters, in every tier. Comparisons of training runs look at masters only, so this
+// needs a separate test.
 TEST(Snapshot, WeightsAtRestAreThoseOfTheirMasters) {
   for (const Corner& corner : kCorners) {
     for (const Where& where : kWheres) {
@@ -277,7 +277,7 @@ TEST(Snapshot, AnErrorInTheSaveIsItsOutcome) {
   }
 }
 
-// Ends a snapshot while its save waits for tiles that no optimizer Step has handed over yet. The save must get an error.
+// Ends a snapshot while its save waits for tiles that no optimizer update has handed over yet. The save must get an error.
 TEST(Snapshot, GivenUpItEnds) {
   RunOptions o = base(kCorners[5], kNone);
   o.steps = 1;

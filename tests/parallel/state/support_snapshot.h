@@ -9,7 +9,8 @@
 
 namespace spillway::test {
 
-/// Holds the bytes of one generation by group and tile, and counts the tiles that were delivered in all.
+/// Holds the bytes of one generation (copy of weights and optimizer state) by group and tile, and counts the tiles that were delivered in
+/// all.
 struct StateBytes {
   struct Group {
     std::map<i64, std::vector<std::byte>> weights, state;  // bytes of each tile, by tile number
@@ -24,8 +25,9 @@ bool same(const StateBytes& a, const StateBytes& b);
 /// Returns the state as it is stored now.
 StateBytes scanned(parallel::Rank& rank);
 
-/// Says how fast a save takes its tiles. held_back: it takes no tile before the next save is due, so that optimizer Steps must copy every
-/// tile they overwrite; the queue has room for all copies. impatient: it is slow, and Steps do not wait for it but leave tiles behind.
+/// Says how fast a save takes its tiles. held_back: it takes no tile before the next save is due, so updates must copy every tile that
+/// they overwrite; the queue has room for all copies. impatient: it is slow, and updates do not wait for it but leave their copies out,
+/// so that the save lacks some tiles.
 enum class Pace { quick, slow, held_back, impatient };
 
 /// Sets the number of buffers of the checkpoint queue.

@@ -107,8 +107,8 @@ TEST(Deepspeed, TheLossScalesWindowIsTaken) {
   EXPECT_THAT(refusal(R"({"fp16": {"enabled": true, "loss_scale_window": 0}})"), HasSubstr("fp16.loss_scale_window in ds.json"));
 }
 
-// After the warm-up the learning rate of step s equals that of DeepSpeed's WarmupDecayLR,
-// lr * max(0, (total - s) / max(1, total - max(2, warm-up))), for any value of --steps.
+// After the warm-up the learning rate of step s equals the rate of DeepSpeed's WarmupDecayLR, lr * max(0, (total - s) / max(1, total -
+// max(2, warm-up))), for any value of --steps.
 TEST(Deepspeed, TheLinearRateFallsToZeroAtTotalNumSteps) {
   for (const auto& [total, warmup, steps] : {std::tuple(20, 4, 12), {20, 4, 30}, {7, 0, 7}, {300, 100, 299}}) {
     const Flags flags = taken(fmt::format(R"({{"optimizer": {{"type": "AdamW", "params": {{"lr": 1e-3}}}}, "scheduler": {{"type":

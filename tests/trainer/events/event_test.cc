@@ -34,7 +34,7 @@ std::string hex(std::string_view bytes) {
   return text;
 }
 
-// The expected bytes are those of the same events made with TensorBoard's own classes (event_pb2, RecordWriter of 2.21).
+// The expected bytes are those of the same events made with the classes of TensorBoard 2.21 (event_pb2, RecordWriter).
 TEST(Event, IsTensorBoardsToTheByte) {
   EXPECT_EQ(hex(first_event(1.5)), "1800000000000000a37f4b2209000000000000f83f1a0d627261696e2e4576656e743a322a28646c");
   EXPECT_EQ(hex(start_event(1.5, 38)), "0f000000000000006d532b0909000000000000f83f10263a020801c4069b33");
@@ -105,7 +105,7 @@ TEST_F(Watch, EveryBeginningOfAFileIsRead) {
     most = events;
   }
   EXPECT_EQ(rest, 0u);
-  EXPECT_EQ(most, 6u);  // the records are: first, start, config, three steps
+  EXPECT_EQ(most, 6u);  // the six records are: first, start, config, three steps
 }
 
 TEST_F(Watch, AStartTellsWhichStepsNoLongerCount) {

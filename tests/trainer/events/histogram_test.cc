@@ -103,9 +103,9 @@ TEST(Histogram, BucketsHaveWhatAPlainCountHas) {
   }
 }
 
-// Sums of whole numbers up to 2^16 are compared exactly with integer sums. Other sums are compared with a sum in
-// long double. The tolerance allows 255 additions in fp64, each rounded by at most 2^-53 of the sum of magnitudes.
-// The error of the long double sum (2^-64 per term, relative to the partial sum) is a thousandth of that.
+// Sums of whole numbers up to 2^16 are compared exactly with integer sums. Other sums are compared with a sum in long double. The
+// tolerance allows 255 additions in fp64, each rounded by at most 2^-53 of the sum of magnitudes. The error of the sum in long double
+// (2^-64 per term, relative to the partial sum) is a thousandth of the tolerance.
 TEST(Histogram, SumsAreThoseOfTheValues) {
   std::vector<float> whole;
   i64 sum = 0, squares = 0;

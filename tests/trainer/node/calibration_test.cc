@@ -96,7 +96,7 @@ TEST_F(CalibrationTest, AJobsFolderThatIsGoneStillTellsOfItsDiskUntilTheNextIsMe
   measure("job2", 2e9);
   ASSERT_EQ(load_calibration(host()).disks.size(), 1u);
   EXPECT_EQ(load_calibration(host()).disk(folder_.path() / "job3").read_bytes_per_s, 2e9);
-  measure("job3", 3e9);  // the folder of job2 still exists, so this is a second disk entry
+  measure("job3", 3e9);  // the folder of job2 still exists, so job3 gets a separate disk entry, the second
   EXPECT_EQ(load_calibration(host()).disks.size(), 2u);
 }
 
@@ -148,8 +148,24 @@ TEST_F(CalibrationTest, WhatIsFarFromTheOldIsSaid) {
   ASSERT_EQ(far.size(), 3u);
   EXPECT_EQ(far[0].find("memory.axpy is 3.0 times slower"), 0u) << far[0];
   EXPECT_EQ(far[1].find("cpu-adam.f32 is 3.0 times slower"), 0u) << far[1];
-  EXPECT_NE(far[1].find("is the node busy?"), std::string::npos) << far[1];
+  EXPECT_NE(far[1].find("measure again"), std::string::npos) << far[1];
   EXPECT_EQ(far[2], "disk.read of / is 3.0 times faster than the value saved before");
+}
+
+// A figure of a busy machine neither replaces one of an idle machine nor is stored where there is none.
+TEST_F(CalibrationTest, FiguresOfABusyMachineAreNotKept) {
+  const auto rows = [](double axpy, double copy, std::optional<double> busy) {
+    return std::vector<BenchRow>{
+        {.name = "memory.axpy", .path = "", .value = axpy, .unit = "bytes/s", .ceiling = {}, .threads = 2, .busy = busy},
+        {.name = "memory.copy", .path = "", .value = copy, .unit = "bytes/s", .ceiling = {}, .threads = 2}};
+  };
+  save_bench_rows({rows(3e10, 2e10, 0.5)[0]}, host());
+  EXPECT_FALSE(load_calibration(host()).measured);
+  save_bench_rows(rows(3e10, 2e10, {}), host());
+  EXPECT_TRUE(far_from_kept(rows(1e10, 2e10, 0.5), host()).empty());
+  save_bench_rows(rows(1e10, 1.9e10, 0.5), host());
+  EXPECT_EQ(load_calibration(host()).memory_bytes_per_s, 3e10);
+  EXPECT_EQ(load_calibration(host()).copy_bytes_per_s, 1.9e10) << "measured while the machine was idle";
 }
 
 TEST_F(CalibrationTest, SavingOverAWrongFileMendsIt) {

@@ -101,6 +101,8 @@ TEST(Cores, AreAlikeWhereNothingTells) {
 TEST(Cores, AreWrittenAsRanges) {
   EXPECT_EQ(parse_core_list("0-3,8,10-11\n"), (Cores{0, 1, 2, 3, 8, 10, 11}));
   EXPECT_EQ(parse_core_list("7"), (Cores{7}));
+  for (const char* text : {"0-3,8,10-11", "7", "0,2,4"}) EXPECT_EQ(core_list_text(parse_core_list(text)), text);
+  EXPECT_EQ(core_list_text({}), "?");
   for (const char* nothing : {"", "\n", "none", "-1"}) EXPECT_EQ(parse_core_list(nothing), Cores()) << nothing;
 }
 

@@ -29,7 +29,7 @@ TEST(MemoryGrant, CgroupV2CountsEveryAncestor) {
   fake.file("/sys/fs/cgroup/slice/memory.stat", "anon 5\ninactive_file " + bytes(kGiB) + "active_file " + bytes(kGiB));
   const MemoryGrant grant = memory_grant(fake.host());
   EXPECT_EQ(grant.cgroup_limit_bytes, 4 * kGiB);
-  EXPECT_EQ(grant.cgroup_use_bytes, kGiB);  // page cache, which the kernel can drop, does not count as use
+  EXPECT_EQ(grant.cgroup_use_bytes, kGiB);  // page cache does not count as use, since the kernel can drop it
   EXPECT_EQ(grant.bytes, 3 * kGiB - kReserve);
   EXPECT_EQ(grant.bounded, "the cgroup limit");
 }
@@ -54,8 +54,8 @@ TEST(MemoryGrant, CgroupV1) {
   EXPECT_EQ(memory_grant(fake.host()).bytes, 2 * kGiB - kGiB / 2 - kReserve);
 }
 
-// Page cache of files that were read more than once (a model that an earlier start read too) is on the
-// kernel's active list. The kernel can drop it as well, so it does not reduce the memory that a run may use.
+// Page cache of files that were read more than once (a model that an earlier start read too) is on the kernel's active list. The kernel
+// can drop these pages as well, so they do not reduce the memory that a run may use.
 TEST(MemoryGrant, FilesReadOftenAreDroppedToo) {
   const std::string files = "inactive_file " + bytes(kMiB), often = "active_file " + bytes(kGiB);
   FakeHost v1;
@@ -80,7 +80,8 @@ TEST(MemoryGrant, InACgroupNamespaceTheMountIsOurGroup) {
 
 TEST(MemoryGrant, Slurm) {
   EXPECT_EQ(memory_grant(FakeHost().env("SLURM_MEM_PER_NODE", "4096").host()).bytes, 4 * kGiB - kReserve);
-  EXPECT_EQ(memory_grant(FakeHost().env("SLURM_MEM_PER_NODE", "0").host()).bounded, "MemAvailable");  // SLURM writes 0 for a whole node
+  // the value 0 of SLURM means all memory of a node
+  EXPECT_EQ(memory_grant(FakeHost().env("SLURM_MEM_PER_NODE", "0").host()).bounded, "MemAvailable");
   FakeHost per_cpu;
   per_cpu.env("SLURM_MEM_PER_CPU", "1024").env("SLURM_CPUS_ON_NODE", "3");
   EXPECT_EQ(memory_grant(per_cpu.host()).bytes, 3 * kGiB - kReserve);
@@ -180,6 +181,9 @@ TEST(CoreGrant, RanksShareWhatIsNotTheirOwn) {
   EXPECT_EQ(core_grant(FakeHost().host(), 1, 2).cores, 8) << "bound by the launcher, each to cores of its own";
   EXPECT_EQ(core_grant(FakeHost().host(), 16, 16).cores, 1);
   EXPECT_EQ(core_grant(FakeHost().env("SLURM_CPUS_PER_TASK", "3").host(), 2, 2).cores, 3);
+  const CoreGrant whole = core_grant(FakeHost().host());
+  EXPECT_EQ(shared_cores_notice(8, whole), "");
+  EXPECT_NE(shared_cores_notice(64, whole).find("64 ranks share 8 cores (limited by affinity)"), std::string::npos);
 }
 
 }  // namespace

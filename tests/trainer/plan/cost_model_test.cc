@@ -94,7 +94,8 @@ TEST_F(CostModel, ActivationsOnNvmeAreFetchedAhead) {
   EXPECT_GT(deepest(Tier::nvme), 0);
 }
 
-// The estimate of a plan's bytes on nvme is a lower bound. It leaves out gradients whose buffers in memory are too small for them.
+// The estimate of a plan's bytes on nvme is a lower bound. It leaves out gradients that go to nvme only because their buffers in memory
+// are too small.
 TEST_F(CostModel, EstimatesTheRoomOnNvme) {
   const TierBudgets budgets{.bytes = {kGiB, kGiB, kGiB}};
   PlacementSettings wishes;
@@ -141,7 +142,7 @@ TEST_F(CostModel, TheDeviceComputesBlocksAndItsOwnUpdates) {
   EXPECT_LE(at_once.computing_s, at_once.seconds + 1e-9);
 }
 
-// The cost of a backward in two parts is that of an input part and a weight part, each times the number of its instructions.
+// The cost of a backward in two parts is that of an input part and a weight part, each times the number of instructions of that kind.
 TEST_F(CostModel, PricesABackwardInParts) {
   request_.scheduling.micro_batches = 4;
   request_.scheduling.pipeline = {.rank = 1, .ranks = 2, .kind = parallel::ScheduleKind::zb_h1};

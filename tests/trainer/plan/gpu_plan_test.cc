@@ -175,7 +175,8 @@ TEST_F(GpuPlan, TheReasonsSayWhatGoesBesideComputing) {
             "optimizer: after backward, on the GPU, which holds all weights, gradients and state of the step");
 }
 
-// The state of one pipeline stage fits on its GPU and that of the other does not. Both stages defer optimizer steps to the next forward.
+// The state of one pipeline stage fits on its GPU and that of the other does not. In both stages optimizer updates are deferred to the
+// next forward.
 TEST_F(GpuPlan, StagesThatDifferStepBesideComputingToo) {
   request_.scheduling.micro_batches = 2;
   request_.scheduling.pipeline = {.rank = 0, .ranks = 2};
@@ -193,8 +194,8 @@ TEST_F(GpuPlan, StagesThatDifferStepBesideComputingToo) {
   }
 }
 
-// Copying a block's weights takes as long as computing the block. The weights still
-// arrive in time, because they are copied while the block before it computes.
+// Copying a block's weights takes as long as computing the block. The weights still arrive in time, because they are copied while the GPU
+// computes the block before.
 TEST_F(GpuPlan, TheNextBlocksWeightsComeWhileOneComputes) {
   const Plan plan = chosen(all_on(Tier::host)).plan;
   const parallel::List& head = plan.train.head;

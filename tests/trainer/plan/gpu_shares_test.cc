@@ -1,5 +1,6 @@
 // Tests the share of a step in which the GPU computes, for the chosen plan and for a plan without prefetch and overlap. The models have
-// the bytes and FLOPs of real trainings. GPU rates are the constants of plan --cluster. CPU rates are set by the test: nothing is timed.
+// the bytes and FLOPs of real trainings. GPU rates are the constants for a GPU that is not known. CPU rates are set by the test: nothing is
+// timed.
 #include <gtest/gtest.h>
 
 #include "models/model.h"
@@ -25,7 +26,8 @@ class GpuShares : public testing::Test {
     request_.scheduling.format = optim::plain_format(DType::bf16);
     request_.scheduling.micro_batches = 4;
     rates_.threads = 16;
-    rates_.unit.update_s = 28 / 70e9;  // 28 bytes an element, at a quarter of the bandwidth of 8 channels of DDR5-4800
+    // seconds for 28 bytes, which an element takes, at a quarter of the bandwidth of 8 channels of DDR5-4800
+    rates_.unit.update_s = 28 / 70e9;
   }
   static PlacementSettings all_on(Tier tier) {
     PlacementSettings wishes;
@@ -51,7 +53,7 @@ class GpuShares : public testing::Test {
   Rates rates_;
 };
 
-// One GPU trains with weights, gradients and optimizer state in host memory, over PCIe 4, as --cluster assumes, and over PCIe 5.
+// One GPU trains with weights, gradients and optimizer state in host memory, over PCIe 4 and over PCIe 5.
 TEST_F(GpuShares, OneGpuComputesWhileTheHostFeedsItAndSteps) {
   request_.sequence_length = 8192;
   for (const double link_bytes_per_s : {kLinkBytesPerS, 50e9}) {

@@ -12,9 +12,19 @@
 namespace spillway::trainer::node_rates_test {
 namespace {
 
+CpuSample idle() { return {}; }
+
+// A clock by which other programs took as much processor time between two samples as this process's thread.
+CpuClock busy() {
+  return [samples = 0]() mutable {
+    const double s = ++samples;
+    return CpuSample{{{1, {.ran_s = s, .waited_s = s}}}, 2 * s};
+  };
+}
+
 TEST(DiskLook, AProbeLeavesNoDoubtAndNothingBehind) {
   const TemporaryFolder folder;
-  const DiskLook look = look_at_disks({{folder.path().string(), {}}}, offload::IoEngineKind::pread, {}, FakeHost().host());
+  const DiskLook look = look_at_disks({{folder.path().string(), {}}}, offload::IoEngineKind::pread, {}, FakeHost().host(), {}, idle);
   ASSERT_EQ(look.disks.size(), 1u);
   EXPECT_EQ(look.disks[0].path, folder.path().string());
   EXPECT_GT(look.disks[0].read_bytes_per_s, 0);
@@ -67,6 +77,22 @@ TEST(DiskLook, UnderALimitItIsWhatIsSetAndWhatBenchKnows) {
   EXPECT_EQ(look.doubts, "; the control group limits " + path + " to 0.20 GB/s for reads and 0.05 GB/s for writes");
 }
 
+// A disk that is probed while the machine is busy has the rates of bench, if there are any, else those of the probe. Both are said.
+TEST(DiskLook, OnABusyMachineWhatBenchKnowsCounts) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path().string();
+  Calibration calibration;
+  calibration.disks = {{.path = path, .read_bytes_per_s = 3, .write_bytes_per_s = 2, .mixed_bytes_per_s = 2}};
+  const auto look = [&](const Calibration& c, const CpuClock& clock) {
+    return look_at_disks({{path, {}}}, offload::IoEngineKind::pread, c, FakeHost().host(), {}, clock);
+  };
+  EXPECT_EQ(look(calibration, busy()).disks[0].read_bytes_per_s, 3);
+  EXPECT_GT(look(calibration, idle).disks[0].read_bytes_per_s, 3);
+  const DiskLook only = look({}, busy());
+  EXPECT_GT(only.disks[0].read_bytes_per_s, 3);
+  EXPECT_NE(only.doubts.find("the machine was busy"), std::string::npos) << only.doubts;
+}
+
 TEST(NodeRates, WithoutTrainingNothingIsTimed) {
   parallel::PlanRequest request;
   request.training = false;
@@ -84,11 +110,13 @@ TEST(NodeRates, AGpuThatIsNotHereIsReckonedWithConstants) {
   parallel::PlanRequest request;
   request.device = Device::Kind::cuda;
   request.scheduling.format = optim::plain_format(DType::bf16);
-  const NodeRates node = measure_rates(request, {.device = Device::cuda(0), .is_here = false}, {}, {}, {});
+  const NodeRates node = measure_rates(request, {.device = Device::cuda(0), .is_here = false, .clock = idle}, {}, {}, {});
   EXPECT_TRUE(node.rates.blocks.empty());
   EXPECT_NE(node.rates.unit.tile_s, Rates().unit.tile_s) << "of the CPU, which is here";
   EXPECT_EQ(node.rates.unit.copy_s, 1 / kLinkBytesPerS) << "of the link, not of this machine's memory";
   EXPECT_EQ(node.doubts, "; no GPU was measured: the times of computing and copying are estimated from constants");
+  const NodeRates held_up = measure_rates(request, {.device = Device::cuda(0), .is_here = false, .clock = busy()}, {}, {}, {});
+  EXPECT_NE(held_up.doubts.find("the machine was busy while it was measured"), std::string::npos) << held_up.doubts;
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ struct NvmePathsTest : testing::Test {
   NvmePaths found(std::vector<ScratchPath> given, int local_ranks = 1) const {
     ResourceConfig config;
     config.nvme = std::move(given);
-    config.allow_network_nvme = true;  // the temporary folder may be on a network filesystem
+    config.allow_network_nvme = true;  // allows this, since the temporary folder may be on a network filesystem
     return find_nvme_paths(config, id, local_ranks, node.host());
   }
 };

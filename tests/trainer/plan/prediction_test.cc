@@ -1,4 +1,5 @@
-// Tests the predicted time and memory of a plan. A pipeline is simulated with the plans of all its ranks, which are tested too.
+// Tests the predicted time and memory of a plan. The prediction for a pipeline simulates the plans of all ranks; these plans are tested
+// too.
 #include "trainer/plan/prediction.h"
 
 #include <gtest/gtest.h>

@@ -67,11 +67,11 @@ TEST(Profile, RatesBesideTheCeilingOfWhatTheyUse) {
       slow{.path = "/b", .read_bytes_per_s = 2e9, .write_bytes_per_s = 1e9};
   const auto rows = profile.rows(calibration, {fast, slow}, {1, 1});
   EXPECT_DOUBLE_EQ(*row(rows, "Fetch weights").bytes_per_s, 2e9);
-  EXPECT_DOUBLE_EQ(*row(rows, "Fetch weights").ceiling, 4e9);  // both stripes run at the slower drive's speed
+  EXPECT_DOUBLE_EQ(*row(rows, "Fetch weights").ceiling, 4e9);  // both stripes run at the speed of the slower drive
   EXPECT_EQ(row(rows, "Fetch weights").ceiling_name, "disk read");
   EXPECT_DOUBLE_EQ(*row(rows, "Evict gradient").bytes_per_s, 1.5e9);
   EXPECT_DOUBLE_EQ(*row(rows, "Evict gradient").ceiling, 2e9);
-  EXPECT_DOUBLE_EQ(*row(rows, "Fetch gradient").bytes_per_s, 2e9);  // counts bytes read plus bytes written
+  EXPECT_DOUBLE_EQ(*row(rows, "Fetch gradient").bytes_per_s, 2e9);  // the rate counts bytes read plus bytes written
   EXPECT_DOUBLE_EQ(*row(rows, "Fetch gradient").ceiling, 8e9);
   const auto dealt = profile.rows(calibration, {fast, slow}, {2, 1});
   EXPECT_DOUBLE_EQ(*row(dealt, "Fetch weights").ceiling, 6e9);  // shares of 2:1 let both drives run at full speed
@@ -81,8 +81,8 @@ TEST(Profile, RatesBesideTheCeilingOfWhatTheyUse) {
   EXPECT_NE(to_text(rows, false).find("spillway bench"), std::string::npos);
 }
 
-// Counts a block's FLOPs. A backward has twice those of the forward, and once more if
-// it recomputes the forward first. A separate weight part has half of a backward's.
+// Counts a block's FLOPs. A backward takes twice the FLOPs of a forward, and three times as many if it recomputes the forward first. A
+// separate weight part takes half of a backward's FLOPs.
 TEST(Profile, ProductsBesideWhatTheDeviceMultiplies) {
   parallel::List list = {instruction(Op::Forward, Lane::compute), instruction(Op::Backward, Lane::compute),
                          instruction(Op::BackwardWeight, Lane::compute)};

@@ -51,7 +51,7 @@ i64 advised_bytes(const std::string& text, const std::string& flag) {
   return std::stoll(found[1]) * kMiB;
 }
 
-using RefusalsRelease = Refusals;  // for tests that run in release builds only, since they make many plans
+using RefusalsRelease = Refusals;  // these tests run in release builds only, since they make many plans
 
 TEST_F(Refusals, EachWayOutIsOne) {
   const TierBudgets tight{.bytes = {12 * kMiB, 12 * kMiB, 0}};
@@ -100,7 +100,8 @@ TEST_F(Refusals, TiersAreApart) {
   EXPECT_TRUE(std::regex_search(text, std::regex("does not fit: device by [0-9.]+ MiB, host by [0-9.]+ MiB at the least"))) << text;
 }
 
-// If only the optimizer state is too large, for the disk, the refusal offers moments in bf16, with which the plan fits.
+// If nothing but the optimizer state is too large, and it is too large for the disk, the refusal offers moments in bf16, with which the
+// plan fits.
 TEST_F(RefusalsRelease, SmallerStateIsOfferedWhereItFits) {
   TierBudgets budgets{.bytes = {12 * kMiB, 32 * kMiB, 0}};
   budgets.bytes[2] = advised_bytes(refusal(budgets), "--nvme PATH with room for");
@@ -125,7 +126,8 @@ TEST_F(Refusals, ASplitMasterIsOfferedAsTheSameNumbers) {
   EXPECT_EQ(refusal(budgets), "");
 }
 
-// If only the activations are too large, for the device, the refusal offers a smaller micro-batch, with which the plan fits.
+// If nothing but the activations is too large, and they are too large for the device, the refusal offers a smaller micro-batch, with
+// which the plan fits.
 TEST_F(RefusalsRelease, FewerPositionsAreOfferedWhereTheyFit) {
   base.micro_batch_size = 16;
   const TierBudgets budgets{.bytes = {12 * kMiB, 32 * kMiB, kGiB}};

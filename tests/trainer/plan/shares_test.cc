@@ -17,7 +17,8 @@ using Weights = std::vector<u32>;
 
 TEST(Shares, WeightsAreTheSmallestNumbersThatMeetTheRates) {
   EXPECT_EQ(weights_of({3.2e9}), (Weights{1}));
-  EXPECT_EQ(weights_of({1.50e9, 1.42e9}), (Weights{1, 1}));  // two measurements of one drive differ a little, which must not count
+  // two measurements of one drive differ a little, which must not change the shares
+  EXPECT_EQ(weights_of({1.50e9, 1.42e9}), (Weights{1, 1}));
   EXPECT_EQ(weights_of({1.42e9, 1.50e9, 1.37e9}), (Weights{1, 1, 1}));
   EXPECT_EQ(weights_of({3.0e9, 1.0e9}), (Weights{3, 1}));
   EXPECT_EQ(weights_of({0.49e9, 1.52e9}), (Weights{1, 3}));
@@ -74,7 +75,7 @@ TEST_F(KnownShares, AreBenchsFiguresWhereItMeasured) {
 
 TEST_F(KnownShares, OfOneFilesystemAreEqual) {
   EXPECT_EQ(known_shares(paths, "run", {}).text(), "shares 1:1 (one filesystem)");
-  fs::remove(paths[1].path);  // a path that does not exist yet will be created on the same filesystem
+  fs::remove(paths[1].path);  // a path that does not exist yet will be created on the same filesystem as before
   EXPECT_EQ(known_shares(paths, "run", {}).text(), "shares 1:1 (one filesystem)");
 }
 
@@ -115,7 +116,7 @@ TEST_F(KnownShares, AreThoseOfTheFilesADeadRunLeft) {
   { offload::NvmeStore::open_or_create(*engine.engine, traffic, description); }
   EXPECT_EQ(known_shares(paths, "run", rates(1e9, 1e9)).text(), "shares 5:2 (as the files are striped)");
   EXPECT_EQ(known_shares(paths, "another", rates(1e9, 1e9)).text(), "shares 1:1 (bench measured 1.00, 1.00 GB/s)");
-  for (const i64 offset : {i64{0}, i64{80}, i64{4000}}) {  // a store's header is ignored if a bit of it is wrong
+  for (const i64 offset : {i64{0}, i64{80}, i64{4000}}) {  // a store is ignored if one bit of its header is wrong
     std::fstream file(description.paths[0].folder / offload::kStoreFile, std::ios::in | std::ios::out | std::ios::binary);
     char kept = 0;
     file.seekg(offset).get(kept);

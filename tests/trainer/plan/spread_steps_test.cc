@@ -44,8 +44,8 @@ TEST_F(SpreadSteps, KeepTheDriveBusy) {
   EXPECT_LT(chosen.scheduling.deferred_sixteenths, parallel::kAllSixteenths);
   const StepCost spread = cost(chosen);
   const auto busy = [](const StepCost& cost) { return cost.phase_ms.at("disk") / 1e3 / cost.seconds; };
-  // The drive may be idle only between the last deferred optimizer step
-  // and the first gradient, while the head and one or two layers compute.
+  // The test requires that the drive is idle only between the last deferred optimizer step and the first gradient, while the head and one
+  // or two layers compute.
   const auto seconds_of = [&](u16 block) {
     const BlockSeconds s = rates_.block(block, block_flops(request_.layout, model_, block, 256));
     return s.forward + s.backward;

@@ -1,4 +1,5 @@
-// Checks that all ranks of a pipeline agree on the collectives of every Program (a rank's list of instructions), not only of training's.
+// Checks that all ranks of a pipeline agree on the collectives of every Program (a rank's list of instructions), not only of the Programs
+// for training.
 #include "trainer/plan/stage_plans.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Tests how command-line flags become the requests (pipeline, placement, overlap) that the planner gets.
+// Tests how command-line flags become the requests (pipeline, tiers of the data, overlap) that the planner gets.
 #include "trainer/plan/wishes.h"
 #include "trainer/settings/placement_settings.h"
 

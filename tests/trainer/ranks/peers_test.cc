@@ -1,4 +1,5 @@
-// Tests how ranks wait for each other outside of steps: the wait does not time out while a rank reports that it is busy by itself.
+// Tests how ranks wait for each other outside of steps: the wait does not time out while the awaited rank reports that it is busy by
+// itself.
 #include "trainer/ranks/peers.h"
 
 #include <gtest/gtest.h>
@@ -69,7 +70,7 @@ TEST(Peers, AddUpAndTakeTheLargest) {
   EXPECT_EQ(Peers().sum({5, -7}), (std::vector<i64>{5, -7}));
 }
 
-// Makes the second of two ranks announce a text of `size_told` bytes and send `bytes` bytes. Returns the first rank's error.
+// Makes the second of two ranks announce a text of `size_told` bytes but send `bytes` bytes. Returns the first rank's error.
 std::string told(i64 size_told, i64 bytes) {
   auto ends = parallel::make_local_communicators(2, {.timeout_s = kTimeout_s});
   std::string error;
@@ -82,7 +83,7 @@ std::string told(i64 size_told, i64 bytes) {
     try {
       ranks.all_gather(std::as_bytes(std::span(&size_told, 1)), std::as_writable_bytes(std::span(sizes)), {0, 8, 16}).wait();
       ranks.all_gather(std::as_bytes(std::span(text)), std::as_writable_bytes(std::span(both)), {0, 8, 8 + bytes}).wait();
-    } catch (const Error&) {  // the first rank does not enter the second all-gather
+    } catch (const Error&) {  // the first rank throws before it enters the second all-gather
     }
   });
   try {

@@ -10,7 +10,7 @@ namespace {
 
 using Bytes = std::array<i64, offload::kTiers>;
 
-constexpr i64 kGrant = 12 * kGiB - kGrantReserveBytes;  // memory that a FakeHost lets a run use
+constexpr i64 kGrant = 12 * kGiB - kGrantReserveBytes;  // bytes of memory that a FakeHost lets a run use
 
 TEST(SessionBudgets, WhatNobodySplitIsTheDevicesUntilThePlanSplitsIt) {
   TierBudgets budgets = memory_budgets({}, {}, 1, FakeHost().host());

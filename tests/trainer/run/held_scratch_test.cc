@@ -1,5 +1,5 @@
-// Tests the lifetime of a run's files on the scratch paths. When a session ends, it removes files
-// that it created, unless told to keep them. Files that it found there stay until it gives them up.
+// Tests the lifetime of a run's files on the scratch paths. When a session ends, it removes files that it created, unless it was told to
+// keep them. Files that were there before the session stay until the session releases them.
 #include "trainer/run/held_scratch.h"
 
 #include <gtest/gtest.h>

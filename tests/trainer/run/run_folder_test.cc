@@ -30,7 +30,7 @@ TEST_F(FullDisk, MetricsWaitInMemoryUntilThereIsRoom) {
   open.open_metrics(0);
   EXPECT_EQ(open.metrics_line(line(1)), "");
   {
-    const test::FileLimit full(16);  // lets the file grow to the middle of its second line only
+    const test::FileLimit full(16);  // with this limit the file can grow to the middle of its second line
     EXPECT_NE(open.metrics_line(line(2)).find("kept in memory"), std::string::npos);
     EXPECT_EQ(open.metrics_line(line(3)), "") << "said once";
   }
@@ -38,7 +38,8 @@ TEST_F(FullDisk, MetricsWaitInMemoryUntilThereIsRoom) {
   EXPECT_EQ(metrics(), line(1) + "\n" + line(2) + "\n" + line(3) + "\n" + line(4) + "\n");
 }
 
-// If the disk is full, one message names all files of the run whose lines wait in memory. A second one follows when all are complete again.
+// If the disk is full, one message names all files of the run whose lines wait in memory. A second message follows when all these files
+// are complete again.
 TEST_F(FullDisk, FilesToWatchTheRunByWaitWithThem) {
   RunFolder open(run);
   open.open_metrics(0);
@@ -87,7 +88,7 @@ TEST_F(FullDisk, APartOfALineIsNone) {
 // A metrics file that cannot be read is not treated as empty, since opening it to resume would then replace it and lose its lines.
 TEST_F(FullDisk, MetricsThatCannotBeReadStay) {
   RunFolder open(run);
-  std::filesystem::create_directory(run / "metrics.jsonl");  // reading a folder fails even for root
+  std::filesystem::create_directory(run / "metrics.jsonl");  // reading a folder as a file fails even for root
   EXPECT_THROW(open.open_metrics(10), Error);
   EXPECT_TRUE(std::filesystem::is_directory(run / "metrics.jsonl"));
 }
@@ -103,7 +104,8 @@ TEST_F(FullDisk, WhatAKillLeftHalfReplacedGoesAtTheNextStart) {
   EXPECT_TRUE(std::filesystem::exists(run / "notes.partial"));
 }
 
-// The metrics file is as long as after months of training. Lines after the resumed step are removed. Lines far before it are not read.
+// The test writes a metrics file as long as after months of training. Lines after the resumed step are removed. Lines far before it are
+// not read.
 TEST(Metrics, AreOpenedFromTheirEnd) {
   const TemporaryFolder folder;
   const std::filesystem::path run = folder.path() / "run";
@@ -123,7 +125,8 @@ TEST(Metrics, AreOpenedFromTheirEnd) {
   EXPECT_EQ(metrics(), "");
 }
 
-// Reading a file backward finds lines that are longer than any of a run's, that end at the border of a read buffer, or have no newline.
+// Reading a file backward finds lines that are longer than any of a run's, that end at the border of a read buffer, or that have no
+// newline.
 TEST(Metrics, LinesOfAnyLengthAreFoundBackward) {
   const TemporaryFolder folder;
   for (const size_t length : {size_t{0}, size_t{65534}, size_t{65535}, size_t{65536}, size_t{70000}, size_t{2 << 20}}) {

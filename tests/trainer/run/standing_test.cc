@@ -1,4 +1,5 @@
-// Tests what a run stores about its validations: which one is the best, that a restart still knows it, and which checkpoints are pruned.
+// Tests what a run stores about its validations: which one is the best, that a restart still knows the best one, and which checkpoints
+// are pruned.
 #include "trainer/checkpoints/standing.h"
 
 #include <gtest/gtest.h>

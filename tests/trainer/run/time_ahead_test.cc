@@ -1,5 +1,5 @@
-// Tests when a run must stop so that a save still fits into its time limit. The
-// decision uses the longest of recent times, and estimates before any time is measured.
+// Tests when a run must stop so that a save still fits into its time limit. The decision uses the longest of recently measured times, or
+// estimates as long as none is measured.
 #include "trainer/record/time_ahead.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Checks that names of options are listed nowhere but in the option table, and that every name in a message or a mapping is in the table.
+// Checks that names of options are listed only in the option table, and that every name in a message or a mapping is in the table.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 struct Token {
   enum class Kind { literal, word, sign } kind;
-  std::string text;  // of a literal without its quotes
+  std::string text;  // for a literal: the text between its quotes
   int line;
 };
 
@@ -34,7 +34,7 @@ size_t end_of_comment(const std::string& code, size_t at, bool python) {
   return end == std::string::npos ? code.size() : end + closes.size();
 }
 
-// Returns where the literal that starts at `at` ends, or `at` if none starts there. An apostrophe inside a number starts none.
+// Returns where the literal that starts at `at` ends, or `at` if none starts there. An apostrophe inside a number starts no literal.
 size_t end_of_literal(const std::string& code, size_t at) {
   if ((code[at] != '"' && code[at] != '\'') || (code[at] == '\'' && at > 0 && std::isdigit(static_cast<unsigned char>(code[at - 1]))))
     return at;
@@ -86,7 +86,8 @@ bool is_sign(const Token& token, const char* signs) {
   return token.kind == Token::Kind::sign && std::string(signs).find(token.text) != std::string::npos;
 }
 
-// Finds brackets that contain only literals, all of them names of options, or most of at least four.
+// Returns the lines of brackets that contain only literals, if these are all names of options, or if at least four literals, which are
+// the majority, are.
 std::vector<int> arrays(const std::vector<Token>& tokens) {
   std::vector<int> lines;
   for (size_t at = 0; at + 1 < tokens.size(); ++at) {
@@ -103,7 +104,7 @@ std::vector<int> arrays(const std::vector<Token>& tokens) {
   return lines;
 }
 
-// Finds statements that contain two or more different flags as whole literals: {{"--device", x}, {"--ranks", y}}.
+// Returns the lines of statements that contain two or more different flags as whole literals: {{"--device", x}, {"--ranks", y}}.
 std::vector<int> flags_of_a_statement(const std::vector<Token>& tokens) {
   std::vector<int> lines;
   std::set<std::string> flags;
@@ -115,7 +116,7 @@ std::vector<int> flags_of_a_statement(const std::vector<Token>& tokens) {
   return lines;
 }
 
-// Finds three calls of one function in a row that each name an option: check("betas"); check("eps"); check("alpha").
+// Returns the lines of three calls of one function in a row that each name an option: check("betas"); check("eps"); check("alpha").
 std::vector<int> calls_in_a_row(const std::vector<Token>& tokens) {
   std::vector<int> lines;
   std::string last;
@@ -136,7 +137,7 @@ std::vector<int> calls_in_a_row(const std::vector<Token>& tokens) {
   return lines;
 }
 
-// Finds the third option whose name is compared with something: key == "model".
+// Returns the lines at which a file compares the name of a third option (or of a later one) with something: key == "model".
 std::vector<int> comparisons(const std::vector<Token>& tokens) {
   std::set<std::string> compared;
   for (size_t at = 2; at < tokens.size(); ++at) {
@@ -166,7 +167,7 @@ std::vector<std::string> lists_in(const File& file) {
   return found;
 }
 
-// Returns the sources below the folders, without the option table itself.
+// Returns the sources below the folders, except for the option table itself.
 std::vector<File> sources(const std::vector<std::string>& folders) {
   const fs::path root = SPILLWAY_SOURCE_DIR;
   std::vector<File> files;
@@ -180,10 +181,10 @@ std::vector<File> sources(const std::vector<std::string>& folders) {
   return files;
 }
 
-// Files that may name several options together, and why.
+// Lists the files that may name several options together, with the reasons.
 const std::map<std::string, std::string> kMayList = {
     {"optimizer.cc", "maps the settings of DeepSpeed's optimizers to options, which have the same names"},
-    {"suggest.cc", "maps flags of other programs to options"},
+    {"foreign_flags.cc", "maps flags of other programs to options"},
     {"training_arguments.py", "maps transformers.TrainingArguments to options"},
     {"run_contents.cc", "says how the files of each option that is compared by contents are read"},
     {"trainer.py", "says which arguments may be rows in memory"},
@@ -218,7 +219,8 @@ std::set<std::string> matches(const std::string& name, const std::string& form) 
   return found;
 }
 
-// The names of options in the mappings of other programs' names, each with the least number of names that the form must find there.
+// Checks the names of options in mappings from other programs' names. Each mapping is given with the least number of names that `form`
+// must find there.
 TEST(OptionNames, OfMappingsAreInTheTable) {
   struct Mapping {
     const char *file, *form;
@@ -229,7 +231,7 @@ TEST(OptionNames, OfMappingsAreInTheTable) {
                               {"/deepspeed/deepspeed.cc", R"x(\btake_offload\(file, "[a-z_]+", "([a-z0-9-]+)")x", 2},
                               {"/deepspeed/optimizer.cc", R"x(\bgive\("([a-z0-9-]+)")x", 3},
                               {"/deepspeed/optimizer.cc", R"x(\btake\("[a-z_]+", "([a-z0-9-]+)")x", 1},
-                              {"/suggest.cc", R"x(\{"[a-z0-9-]+", "([a-z0-9-]+)[" ])x", 40},
+                              {"/foreign_flags.cc", R"x(\{"[a-z0-9-]+", "([a-z0-9-]+)[" ])x", 40},
                               {"/training_arguments.py", R"x(read\.flags\["([a-z0-9_]+)"\])x", 15},
                               {"/training_arguments.py", R"x(\n    "[a-z_]+": "([a-z0-9_]+)",(?=\n))x", 9}};
   for (const auto& [file, form, least] : mappings) {
@@ -241,16 +243,16 @@ TEST(OptionNames, OfMappingsAreInTheTable) {
 
 TEST(OptionNames, OfFilesThatAreReadAreThoseComparedByContents) {
   std::set<std::string> read = matches("/run_contents.cc", R"x(\badd\(contents, "([a-z_]+)")x");
-  read.insert("data");  // its checksums come from the opened data
+  read.insert("data");  // the name "data" is used, but not through its text: its checksums come from the opened data
   const std::vector<std::string> compared = keys_with(Command::train, &Option::compared_by_contents);
   EXPECT_EQ(read, std::set<std::string>(compared.begin(), compared.end()));
 }
 
-// Flags in messages that are no options: of the program itself, of cmake, of srun, and the common part of several options' names.
-const std::set<std::string> kOtherFlags = {"help",          "version",         "preset",           "build", "mpi",
-                                           "cpus-per-task", "ntasks-per-node", "kill-on-bad-exit", "place"};
+// Flags in messages that are no options: of the program itself, of cmake, srun and hf, and the common part of several options' names.
+const std::set<std::string> kOtherFlags = {
+    "help", "version", "preset", "build", "mpi", "cpus-per-task", "ntasks-per-node", "kill-on-bad-exit", "place", "repo-type", "local-dir"};
 
-// Returns the flags in the literals of a source that no command has.
+// Returns the flags in the literals of a source file that no command has.
 std::vector<std::string> unknown_flags(const File& file) {
   static const std::regex form(R"((?:^|[^\w-])--([a-z][a-z0-9-]*[a-z0-9]))");
   std::vector<std::string> unknown;
@@ -266,7 +268,7 @@ std::vector<std::string> unknown_flags(const File& file) {
 
 TEST(OptionNames, OfMessagesAreInTheTable) {
   for (const File& file : sources({"src", "offload", "optim", "parallel", "python/spillway", "python/module"})) {
-    if (file.path.ends_with("/page_style.cc")) continue;  // a style sheet, whose variables begin with dashes
+    if (file.path.ends_with("/page_style.cc")) continue;  // page_style.cc is a style sheet, whose variables begin with dashes
     for (const std::string& flag : unknown_flags(file)) ADD_FAILURE() << flag << " is no option of any command";
   }
   EXPECT_EQ(unknown_flags({"a.cc", "x = \"[--steps] expected --epoch 1\"; // --no"}), std::vector<std::string>{"a.cc:1: --epoch"});

@@ -82,7 +82,7 @@ TEST(Scratch, PathAndSize) {
   EXPECT_EQ(parse_scratch("/a:b/c", "x").path, "/a:b/c");
   EXPECT_EQ(parse_scratch("/a:b", "x").path, "/a:b");
   EXPECT_EQ(parse_scratch("/job:12/dir:1G", "x"), (ScratchPath{"/job:12/dir", kGiB}));
-  EXPECT_THROW(parse_scratch("/scratch:500", "x"), Error);  // a bare number is not taken for a size
+  EXPECT_THROW(parse_scratch("/scratch:500", "x"), Error);  // a number without a unit is not taken for a size
   EXPECT_THROW(parse_scratch(":1G", "x"), Error);
   EXPECT_EQ(print_scratch({"/s", 3 * kMiB}), "/s:3MiB");
 }

@@ -1,5 +1,5 @@
-// Tests values that a program gives with their types: each option of train takes one, which means the same as the flag's text, and refuses
-// other types by name.
+// Tests values that a program gives with their types: each option of train takes a typed value, which means the same as the flag's text,
+// and refuses a value of another type with its name.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,11 +13,12 @@ namespace spillway::trainer::typed_values_test {
 namespace {
 
 struct Pair {
-  std::string text;  // as the command line takes it
-  Value value;       // as a program gives it
+  std::string text;  // the value as the command line takes it
+  Value value;       // the same value as a program gives it
 };
 
-// Composite options have grammars of their own, and these numbers must lie in ranges that exclude the ones below.
+// Returns the values of those options for which no generic value is valid. Composite options have different grammars, and some numbers must
+// lie in ranges that exclude the values chosen below.
 const std::map<std::string, Pair>& own_pairs() {
   static const std::map<std::string, Pair> all = {
       {"betas", {"0.8,0.95", Value::Sequence{0.8, 0.95}}},
@@ -28,7 +29,7 @@ const std::map<std::string, Pair>& own_pairs() {
       {"place-optimizer", {"device=2GiB,host=rest", Value::Mapping{{"host", "rest"}, {"device", "2GiB"}}}},
       {"place-activations", {"nvme", Value::Mapping{{"nvme", "rest"}}}},
       {"device", {"cpu", "cpu"}},
-      {"attention", {"cudnn", "cudnn"}},  // auto means own, the default
+      {"attention", {"cudnn", "cudnn"}},  // cudnn is chosen because "auto" means "own", which is the default
       {"nvme", {"/scratch:1GiB", "/scratch:1GiB"}},
       {"resume", {"never", "never"}},
       {"endurance", {"600TBW", "600TBW"}},
@@ -66,7 +67,7 @@ std::string config_of(const GivenMap& given) { return to_json(std::get<TrainConf
 
 std::string config_of(const std::string& key, const Value& value) { return config_of(given_values(Command::train, {{key, value}})); }
 
-// Returns the value whose text is an option's default, with its type.
+// Returns the option's default as a typed value.
 Value typed_default(const Option& option, const std::string& text) {
   switch (option.field.kind) {
     case Kind::integer:
@@ -108,7 +109,7 @@ TEST(TypedValues, SequencesRepeatAnOption) {
   EXPECT_EQ(config_of("steps", Value::Sequence{i64{3}}), config_of("steps", i64{3}));
 }
 
-// The words of a command line are made from typed values by the table: those of slurm's job, and of plan's "to train like this".
+// Checks words of a command line that are made from typed values: those of a slurm job, and those after plan's "to train like this".
 TEST(TypedValues, BecomeWordsOfACommandLine) {
   const GivenMap given = given_values(Command::train, {{"device_memory", 3 * kGiB},
                                                        {"learning_rate", 0.001},

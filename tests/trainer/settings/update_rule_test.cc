@@ -25,7 +25,8 @@ TEST(UpdateRuleFlags, NameTheRule) {
   EXPECT_EQ(rule_by({"--optimizer", "adafactor"}), Rule::adafactor);
 }
 
-// Each optimizer's flags default to the values of torch.optim. As exceptions, all share one learning rate, and adamw has Spillway's own.
+// Each optimizer's flags default to the values of torch.optim. There are two exceptions: all optimizers share one default learning rate,
+// and adamw has Spillway's defaults for its other settings.
 TEST(UpdateRuleFlags, HaveTheRulesDefaults) {
   const auto adamw = std::get<optim::AdamSettings>(update_settings(train_config({})));
   EXPECT_EQ(adamw.beta1, 0.9);

@@ -73,7 +73,8 @@ TEST(Sampling, IsGreedyAtZeroAndASeedsOwn) {
 // Sampling sorts a large vocabulary only as far as a draw needs. The drawn tokens must equal those from a complete sort.
 TEST(Sampling, OrderIsThatOfASortOfAll) {
   std::vector<double> logits(5000);
-  for (size_t i = 0; i < logits.size(); ++i) logits[i] = static_cast<double>(i * 7919 % 613) / 100;  // each value occurs about eight times
+  // each value occurs about eight times, since the numbers repeat
+  for (size_t i = 0; i < logits.size(); ++i) logits[i] = static_cast<double>(i * 7919 % 613) / 100;
   std::vector<i32> ids(logits.size());
   std::iota(ids.begin(), ids.end(), 0);
   std::ranges::stable_sort(ids, std::greater(), [&](i32 id) { return logits[static_cast<size_t>(id)]; });

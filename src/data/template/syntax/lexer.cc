@@ -197,7 +197,7 @@ class Lexer {
       const int base = peek() != '0' ? 10 : letter == 'x' ? 16 : letter == 'o' ? 8 : letter == 'b' ? 2 : 1;
       const size_t first = at_ + 2 + (peek(2) == '_' ? 1 : 0);
       end = base == 10 || base == 1 ? digits_end(at_, base) : digits_end(first, base);
-      // If no digit follows the prefix, the token is a plain 0, and a name follows it.
+      // If no digit follows a prefix such as 0x, the token is a plain 0, and a name follows it.
       if (base != 10 && base != 1 && end <= first) end = at_ + 1;
     }
     std::string text = source_.substr(at_, end - at_);

@@ -67,7 +67,7 @@ using FirstUses = std::array<Use, kSpecialNames.size()>;
 struct Block {
   std::vector<NodePtr> statements;
   std::vector<std::string> unset;
-  std::optional<FirstUses> first_uses;  // the result of the search for first uses, kept so that each nested block is searched only once
+  std::optional<FirstUses> first_uses;  // the result of reads_unset(), kept so that each nested block is searched only once
 };
 
 struct MacroCode {

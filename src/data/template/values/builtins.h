@@ -27,8 +27,8 @@ class Bound {
   bool has(size_t i) const { return values_[i] && !values_[i]->is_none(); }
   void set(size_t i, Value value) { values_[i] = std::move(value); }
 
-  // These functions return argument `i` as a value of the wanted type, if Python
-  // would accept it as such. Otherwise they fail with a message that gives `i`.
+  // whole(), flag() and text() return argument `i` as a value of that type, if Python would accept it as such. Otherwise they fail with a
+  // message that states `i`.
   i64 whole(Run& run, size_t i, i64 otherwise) const;
   bool flag(size_t i, bool otherwise) const;
   const String& text(Run& run, size_t i) const;

@@ -223,7 +223,7 @@ class Nested {
     if (a.number() && b.number()) return compare_numbers(a, b);
     if (a.text() && b.text()) {
       run_.spend_bytes(std::min(a.text()->size(), b.text()->size()));
-      return a.text()->compare(*b.text()) <=> 0;  // UTF-8 preserves the order of code points
+      return a.text()->compare(*b.text()) <=> 0;  // comparing the bytes of UTF-8 texts gives the order of their code points
     }
     const Sequence *s = a.sequence(), *t = b.sequence();
     if (!s || !t || !((s->is_list() && t->is_list()) || (s->is_tuple() && t->is_tuple()))) {

@@ -86,7 +86,7 @@ class Run {
   /// Spends the steps for searching a text of `bytes` bytes or reading it character by character: one step for each 16 bytes.
   void spend_letters(size_t bytes) { spend(1 + static_cast<i64>(bytes / 16)); }
 
-  /// Returns the bytes that the rendering's values, texts and scopes hold now.
+  /// Returns the bytes that the values, texts and scopes of the rendering occupy at present.
   i64 held_bytes() const { return held_bytes_; }
   i64 steps_left() const { return steps_left_; }
 
@@ -137,7 +137,7 @@ class Run {
   std::time_t now_;
   int depth_ = 0;
   i64 read_bytes_ = 0, held_bytes_ = 0;
-  i64 steps_, steps_left_, most_bytes_;  // steps and memory are unlimited until begin()
+  i64 steps_, steps_left_, most_bytes_;  // the numbers of steps and of bytes are unlimited until begin() is called
   List<std::unique_ptr<Space>> spaces_;
 };
 

@@ -302,7 +302,7 @@ Value replace_text(Run& run, std::string_view text, std::string_view old, std::s
   String out;
   size_t from = 0;
   for (i64 done = 0; most < 0 || done < most; ++done) {
-    // An empty `old` is found before each character and at the end of the text.
+    // Python finds an empty `old` before each character and at the end of the text.
     const size_t at = old.empty() ? (done == 0            ? 0
                                      : from < text.size() ? from + code_point_bytes(text, from)
                                                           : text.npos)

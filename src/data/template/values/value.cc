@@ -136,7 +136,7 @@ String hash_key(Run& run, const Value& value) {
     return key;
   }
   if (const Range* r = value.range()) {
-    // Two ranges are equal if their items are equal, so the key consists of what determines the items.
+    // Two ranges are equal if their items are equal, so the key is made of the size, the first item and the step.
     const i64 size = r->size();
     return printed("r{},{},{}", size, size > 0 ? r->start : 0, size > 1 ? r->step : 0);
   }

@@ -33,7 +33,8 @@ struct None {};
 struct Range {
   i64 start = 0, stop = 0, step = 1;
   i64 size() const;
-  /// Returns the item at `index`, which must be below size(). The product may overflow 64 bits, but the sum wraps back to the right value.
+  /// Returns the item at `index`, which must be below size(). The product index * step may overflow 64 bits, but adding the start wraps
+  /// the result back to the right value.
   i64 at(i64 index) const { return static_cast<i64>(static_cast<u64>(start) + static_cast<u64>(index) * static_cast<u64>(step)); }
 };
 using Text = std::shared_ptr<const String>;
@@ -144,8 +145,8 @@ struct Loop {
   i64 depth = 1;                    // how deep the loop's recursive calls are nested, counted from 1
   const Node* recursive = nullptr;  // the loop that a call of `loop` runs again
   std::weak_ptr<Scope> around;      // the scope that encloses the loop
-  /// The values of the previous call of loop.changed(), which all iterations of
-  /// a loop share. They are kept in a namespace that the first call creates.
+  /// The arguments of the previous call of loop.changed(), which all iterations of a loop share. They are kept in a namespace that the
+  /// first call creates.
   std::shared_ptr<Space*> seen;
 };
 
@@ -166,7 +167,7 @@ struct Callable {
   const Macro* macro = nullptr;
 };
 
-/// These functions create sequences. They fail if the items are nested too deeply.
+/// make_sequence() and make_list() create sequences. They fail if the items are nested too deeply.
 Value make_sequence(Run& run, Form form, Values items);
 Value make_list(Run& run, Values items);
 

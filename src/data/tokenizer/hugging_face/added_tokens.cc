@@ -111,7 +111,8 @@ void AddedTokens::find(std::string_view text, bool normalized, WorkBudget& budge
     const AddedToken& token = *find(id);
     if (token.single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end)))) continue;
     if (token.lstrip && begin > done) begin = done + spaces_at_end(text.substr(done, begin - done));
-    if (token.lstrip) begin = std::min(std::max(begin, done), end);  // the previous added token may have taken this space already
+    // the previous added token may already have taken the white space before this one
+    if (token.lstrip) begin = std::min(std::max(begin, done), end);
     if (token.rstrip) end += spaces_at_start(text.substr(end));
     budget.charge(end - begin);
     if (done < begin) into.push_back({done, begin});

@@ -43,8 +43,8 @@ struct PairHash {
   }
 };
 
-/// Counts how often a pair occurs, and lists the ascending indices of symbols that may be its left symbol.
-/// The list is complete once the newer token of the pair has been made: later merges add no places.
+/// Counts how often a pair occurs, and lists the indices, in ascending order, of symbols that may be its left symbol. The list is
+/// complete as soon as both tokens of the pair exist: later merges add no occurrences.
 struct PairUse {
   i64 count = 0;
   std::vector<u32> places;
@@ -196,7 +196,7 @@ class Training {
   std::vector<i64> counts_;              // the number of occurrences of each word
   std::unordered_map<Pair, PairUse, PairHash> uses_;
   std::vector<Pair> merges_;
-  i64 taken_ = 0, word_bytes_ = 0;  // the memory and the text bytes that all distinct words take together
+  i64 taken_ = 0, word_bytes_ = 0;  // the bytes of memory and the bytes of text that all distinct words take together
 };
 
 void check_training(const BpeTraining& training) {
@@ -225,9 +225,9 @@ json split_of(const std::string& pattern) {
   return {{"type", "Sequence"}, {"pretokenizers", {split, bytes}}};
 }
 
-json added_tokens_of(const BpeTraining& training) {
+json added_tokens_of(const std::vector<std::string>& special_tokens) {
   json added = json::array();
-  for (const std::string& token : training.special_tokens) {
+  for (const std::string& token : special_tokens) {
     added.push_back({{"id", added.size()},
                      {"content", token},
                      {"single_word", false},
@@ -239,18 +239,11 @@ json added_tokens_of(const BpeTraining& training) {
   return added;
 }
 
-}  // namespace
-
-TrainedTokenizer train_byte_level_bpe(const std::function<bool(std::string& text)>& next, const BpeTraining& asked) {
-  check_training(asked);
-  Training training(asked);
-  training.read(next);
-  training.merge_all();
-  const auto& tokens = training.tokens();
-  json vocabulary = json::object(), merges = json::array();
+// Returns the files of a byte-level BPE. The id of a token is its index in `tokens`.
+TrainedTokenizer files_of(const std::vector<std::string>& tokens, json merges, const std::vector<std::string>& special_tokens,
+                          const json& pre_tokenizer) {
+  json vocabulary = json::object();
   for (size_t id = 0; id < tokens.size(); ++id) vocabulary[tokens[id]] = id;
-  for (const auto& [left, right] : training.merges())
-    merges.push_back(tokens[static_cast<size_t>(left)] + " " + tokens[static_cast<size_t>(right)]);
   const json model = {{"type", "BPE"},
                       {"dropout", nullptr},
                       {"unk_token", nullptr},
@@ -263,13 +256,34 @@ TrainedTokenizer train_byte_level_bpe(const std::function<bool(std::string& text
                       {"merges", std::move(merges)}};
   const json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", false}, {"use_regex", true}};
   const json file = {{"version", "1.0"},        {"truncation", nullptr},
-                     {"padding", nullptr},      {"added_tokens", added_tokens_of(asked)},
-                     {"normalizer", nullptr},   {"pre_tokenizer", split_of(asked.pattern)},
+                     {"padding", nullptr},      {"added_tokens", added_tokens_of(special_tokens)},
+                     {"normalizer", nullptr},   {"pre_tokenizer", pre_tokenizer},
                      {"post_processor", bytes}, {"decoder", bytes},
                      {"model", model}};
-  json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
-  if (!asked.special_tokens.empty()) config["eos_token"] = asked.special_tokens[0];
+  json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}};
+  if (!special_tokens.empty()) config["eos_token"] = special_tokens[0];
   return {file.dump() + "\n", config.dump(1) + "\n", static_cast<i64>(tokens.size())};
+}
+
+}  // namespace
+
+TrainedTokenizer train_byte_level_bpe(const std::function<bool(std::string& text)>& next, const BpeTraining& asked) {
+  check_training(asked);
+  Training training(asked);
+  training.read(next);
+  training.merge_all();
+  const auto& tokens = training.tokens();
+  json merges = json::array();
+  for (const auto& [left, right] : training.merges())
+    merges.push_back(tokens[static_cast<size_t>(left)] + " " + tokens[static_cast<size_t>(right)]);
+  return files_of(tokens, std::move(merges), asked.special_tokens, split_of(asked.pattern));
+}
+
+TrainedTokenizer byte_tokenizer_files() {
+  std::vector<std::string> tokens;
+  for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(byte_character(static_cast<char>(byte)));
+  const json whole_text = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
+  return files_of(tokens, json::array(), {}, whole_text);
 }
 
 }  // namespace spillway::data

@@ -19,7 +19,7 @@ using Candidate = Scratch::Candidate;
 
 constexpr std::string_view kMetaspace = "\u2581";
 constexpr u32 kNoRank = ~u32{0};
-constexpr size_t kAffixCost = 32;  // the budget steps charged for each byte that may become a symbol
+constexpr size_t kAffixCost = 32;  // the budget steps that are charged for each byte that may become a symbol
 constexpr size_t kShortWord = 48;  // the longest word, in symbols, for which a scan of all pairs is faster than a heap
 
 class Bpe : public Model {
@@ -152,7 +152,8 @@ void Bpe::word(std::string_view text, i64 begin, Scratch& scratch, std::vector<i
   for (const Symbol& symbol : scratch.symbols) {
     if (symbol.bytes == 0) continue;
     ids.push_back(symbol.id);
-    const i64 end = std::min(begin + symbol.bytes, behind);  // if an affix was split into bytes, its symbols would reach beyond the word
+    // if an affix was split into bytes, its symbols would extend beyond the word, so the end is limited
+    const i64 end = std::min(begin + symbol.bytes, behind);
     if (ranges) ranges->push_back({begin, end});
     begin = end;
   }
@@ -163,7 +164,7 @@ void Bpe::start(std::string_view text, Scratch& scratch) const {
   std::vector<Symbol>& symbols = scratch.symbols;
   symbols.clear();
   if (!raw_) return start_with_characters(text, scratch);
-  // The loop works as start_with_characters() does, except that each byte is a character of its own.
+  // This loop works like start_with_characters(), except that each byte counts as a character.
   for (const char c : text) {
     const i32 id = of_byte_[static_cast<unsigned char>(c)];
     if (id != kNoToken) {
@@ -275,7 +276,7 @@ void Bpe::merge_long(Scratch& scratch) const {
     if (left.bytes == 0 || left.next < 0) continue;
     Symbol& right = symbols[static_cast<size_t>(left.next)];
     const Merges::Merge* merge = merges_.find(left.id, right.id);
-    // A candidate is outdated if one of its two symbols has been merged since.
+    // A candidate merge is outdated if one of its two symbols has been merged since it was queued.
     if (merge == nullptr || merge->id != candidate.id) continue;
     left.id = candidate.id;
     left.bytes += right.bytes;

@@ -50,9 +50,9 @@ class Model {
   Vocabulary vocabulary_;
 };
 
-/// Reads the model's JSON. If `raw_bytes` is true, the caller asks for a model that takes pieces as plain
-/// bytes although its vocabulary is written in byte characters (byte_level.h); such a model saves the
-/// mapping. If the model cannot take plain bytes, read_model() sets `raw_bytes` to false. Throws Error(data).
+/// Reads the model's JSON. If `raw_bytes` is true, the caller asks for a model that takes pieces as plain bytes although its vocabulary
+/// is written in byte characters (byte_level.h); with such a model, texts need not be mapped to byte characters. If the model cannot take
+/// plain bytes, read_model() sets `raw_bytes` to false. Throws Error(data).
 std::unique_ptr<Model> read_model(const nlohmann::json& value, const JsonPlace& place, bool& raw_bytes);
 
 /// Reads a text that a model puts before or after parts of a word, such as "##".

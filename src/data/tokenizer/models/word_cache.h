@@ -1,5 +1,5 @@
-// A cache of the ids of words that were encoded recently: a table of fixed size in which a new
-// word replaces the word in its slot. Not thread-safe: each encoding call uses a cache of its own.
+// A cache of the ids of words that were encoded recently: a hash table of fixed size in which a new word replaces the word with the same
+// table index. Not thread-safe: each encoding call has a separate cache.
 #pragma once
 #include <array>
 #include <cstring>

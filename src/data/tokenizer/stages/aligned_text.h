@@ -24,7 +24,7 @@ ByteRange origin_of(const AlignedText& text, size_t begin, size_t end);
 /// part of a longer text; `begin` is its offset in that text, from which the recorded ranges count.
 AlignedText aligned(std::string_view original, i64 begin, bool tracked, WorkBudget& budget);
 
-/// Returns bytes [begin, end) of `text` as a text of their own.
+/// Returns bytes [begin, end) of `text` as a separate text.
 AlignedText part_of(const AlignedText& text, size_t begin, size_t end);
 
 /// Builds a new text from parts of an old one. Throws Error(data) if the new text becomes longer than the budget allows.

@@ -127,7 +127,7 @@ struct Strip : Stage {
     stripped = 0;
   }
   std::string content;
-  i64 start, stop, stripped = 0, held = 0;  // `held` counts the occurrences of `content` that are held back
+  i64 start, stop, stripped = 0, held = 0;  // `stripped` counts the removed occurrences of `content`, `held` those that are held back
 };
 
 /// A stage that replaces a fixed text, the pattern. Bytes that may be the beginning of an occurrence

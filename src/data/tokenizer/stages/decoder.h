@@ -36,7 +36,7 @@ class DecodeStage {
 
 class Decoder {
  public:
-  /// Reads the decoder's JSON. If the JSON is null, tokens are joined with spaces. Throws Error(data) if the JSON is invalid.
+  /// Reads the JSON of "decoder". If the JSON is null, tokens are joined with spaces. Throws Error(data) if the JSON is invalid.
   Decoder(const nlohmann::json& value, const JsonPlace& place);
 
   /// The stages for one stream, linked to a chain. They append valid UTF-8 to `out`, always whole characters.

@@ -127,7 +127,7 @@ struct Replace : Normalizer {
     Rewriter out(text);
     pattern.walk(text.text, *text.budget, [&](size_t begin, size_t end, bool match) {
       if (!match) return out.keep(begin, end);
-      // The last character of the match counts as the origin of the replacement.
+      // Of the bytes that matched, only the last character counts as the origin of the replacement.
       out.put(content, begin + last_of(std::string_view(text.text).substr(begin, end - begin)), end);
     });
     return out.take();

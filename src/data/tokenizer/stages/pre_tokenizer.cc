@@ -16,8 +16,8 @@ namespace {
 
 using nlohmann::json;
 
-// The patterns of GPT-2, Llama 3, Qwen 2 and GPT-4o. Each of them always cuts where a line ends in a
-// letter: no piece spans that position, and no piece before that position depends on the text after it.
+// The patterns of GPT-2, Llama 3, Qwen 2 and GPT-4o. Each of them always cuts after a letter at the end of a line: no piece spans that
+// position, and no piece before that position depends on the text after it.
 #define CONTRACTIONS R"((?i:'s|'t|'re|'ve|'m|'ll|'d))"
 #define REST R"([^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"
 constexpr std::array<std::string_view, 4> kCutAtLineEnds = {

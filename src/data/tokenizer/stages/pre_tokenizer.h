@@ -26,9 +26,9 @@ struct Pieces {
 /// Tells whether a text may be cut between an ASCII letter and a following
 /// newline (possibly with more white space), as far as one step is concerned.
 enum class LineEnds {
-  hidden,  // such a cut may change the result
-  kept,    // such a cut is safe, provided that another step always cuts at this place
-  cut      // such a cut is safe: this step always cuts at this place, whatever the text around
+  hidden,  // a cut there may change the result
+  kept,    // a cut there is safe, provided that another step always cuts at this place
+  cut      // a cut there is safe, because this step always cuts at this place, whatever the text around it
 };
 
 class PreTokenizer {

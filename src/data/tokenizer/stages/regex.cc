@@ -14,13 +14,14 @@ namespace spillway::data {
 namespace {
 
 constexpr size_t kLongestPattern = 4096;
-// The limits of the quick program (regex.h): the size of its window in bytes, and the steps that PCRE2 may
-// take from each start. Without machine code, PCRE2's interpreter counts finer steps, so it gets more of them.
+// The limits of the quick program (regex.h): the size of its window in bytes, and the steps that PCRE2 may take from each starting
+// position. If PCRE2 cannot compile to machine code, its interpreter counts finer steps, so the limit is higher.
 constexpr size_t kWindow = 128;
 constexpr u32 kQuickSteps = 64, kQuickStepsInterpreted = 1024;
-constexpr u32 kCountedSteps = 100'000'000;  // the step limit of the counted program, a last resort: callouts end it much earlier
-constexpr size_t kCalloutCost = 4;          // the budget steps for each callout
-constexpr u32 kHeapLimitKiB = 64 * 1024;    // the KiB of memory that PCRE2's backtracking may take
+// the step limit of the counted program; it is a last resort, because callouts usually end the search much earlier
+constexpr u32 kCountedSteps = 100'000'000;
+constexpr size_t kCalloutCost = 4;        // the budget steps for each callout
+constexpr u32 kHeapLimitKiB = 64 * 1024;  // the KiB of memory that PCRE2's backtracking may take
 constexpr size_t kJitStackBytes = 8 * 1024 * 1024;
 // \C (a single byte) is disabled because it could split a character.
 constexpr u32 kCompileOptions = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
@@ -86,7 +87,7 @@ struct Regex::Walk::Data {
   WorkBudget& budget;
   size_t looks_back = 0;
   size_t counted_to = 0;  // the position up to which the text has been charged to the budget
-  u32 limit = 0;          // the match limit that is set in `context`; 0 stands for PCRE2's default
+  u32 limit = 0;          // the match limit that is set in `context`; 0 means that PCRE2's default is set
   std::unique_ptr<pcre2_match_data, MatchDataFree> match;
   std::unique_ptr<pcre2_match_context, MatchContextFree> context;
   std::unique_ptr<pcre2_jit_stack, JitStackFree> stack;
@@ -208,7 +209,7 @@ bool Regex::Walk::next() {
                                        "\" in a text of " + std::to_string(text_.size()) + " bytes; use a pattern that backtracks less");
     }
     const PCRE2_SIZE* range = pcre2_get_ovector_pointer(data_->match.get());
-    if (range[0] > range[1] || range[0] < from_) {  // \K in an assertion gives a match that does not move forward
+    if (range[0] > range[1] || range[0] < from_) {  // \K inside an assertion can give a match that does not move forward
       throw Error(ErrorCode::data,
                   regex_.where_ + ": expected matches that move forward in the text, got one that does not; use a pattern without \\K");
     }

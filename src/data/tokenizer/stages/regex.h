@@ -36,7 +36,7 @@ class Regex {
    public:
     /// Begins a walk that charges the matching to `budget`. next() throws Error(data) if the budget is used up.
     Walk(const Regex& regex, std::string_view text, WorkBudget& budget);
-    /// Begins a walk with a budget of its own, for a text that has no budget yet.
+    /// Begins a walk with a new budget, for a text that has no budget yet.
     Walk(const Regex& regex, std::string_view text);
     ~Walk();
     Walk(const Walk&) = delete;
@@ -67,13 +67,13 @@ class Regex {
 /// A pattern translated to PCRE2's syntax.
 struct TranslatedPattern {
   std::string quick;
-  std::string counted;      // the pattern `quick` with callouts inserted, whose numbers are those of RegexCallout
+  std::string counted;      // `quick` with callouts (calls of our code during matching), numbered as in RegexCallout
   bool has_window = false;  // true if `quick` may run on a window of the text
 };
 
 /// Selects what a callout in a counted pattern charges to the budget. A callout is a point in the pattern at which PCRE2 calls our code.
 enum RegexCallout : unsigned {
-  kCalloutHere = 0,    // charges one step; characters that are scanned from this point on count for the next callout
+  kCalloutHere = 0,    // charges one step; characters that are scanned from this point on are charged by the next callout
   kCalloutBehind = 1,  // charges one step, and the characters scanned since the last callout
   // Charges one step, and the characters since the beginning of the match, because a back reference may compare that many.
   kCalloutReference = 2,

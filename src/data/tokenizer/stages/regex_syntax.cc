@@ -18,7 +18,7 @@ constexpr std::string_view kWords =
 constexpr std::string_view kLatinNumbers = R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 constexpr std::string_view kHexDigits = "0-9a-fA-F";
 
-// The limits for patterns that may run on a window. They keep the cost of one matching attempt small, whatever the pattern is.
+// Limits on patterns that may run on a window of the text. They keep the cost of one matching attempt small, whatever the pattern is.
 constexpr size_t kLongestInWindow = 1024;
 constexpr u32 kMostRepeatsInWindow = 64;
 
@@ -57,7 +57,8 @@ class Translation {
         behind_repeat();
       } else {
         if (c == '|' && !groups_.empty()) callout(kCalloutHere);
-        if (c == '^') has_window_ = false;  // on a window the end may be false: PCRE2 sees no line start after a newline at the very end
+        // a window may end in the middle of the text, and PCRE2 sees no line start after a newline at the very end
+        if (c == '^') has_window_ = false;
         if (std::string_view("|^$").find(c) == std::string_view::npos) begin_atom();
         out_ += c;
         ++at_;
@@ -233,7 +234,7 @@ class Translation {
     out_ += pattern_[at_++];
     if (peek(0) != '?') return;
     out_ += pattern_[at_++];
-    // The letters are the options of the group. Oniguruma's option m is PCRE2's option s. PCRE2's own m is always on.
+    // The letters are the options of the group. Oniguruma's option m corresponds to PCRE2's option s, and PCRE2's own m is always on.
     size_t letters = 0;
     while (std::isalpha(static_cast<unsigned char>(peek(letters))) || peek(letters) == '-') ++letters;
     const char behind = peek(letters);
