@@ -30,9 +30,9 @@ std::string shown(double value, const std::string& unit) {
 }
 
 std::string table(const std::vector<BenchRow>& rows) {
-  std::string text = fmt::format("{:<30}{:>17}{:>17}{:>8}{:>8}\n", "name", "value", "ceiling", "share", "spread");
+  std::string text = fmt::format("{:<27}{:>19}{:>19}{:>8}{:>7}\n", "name", "value", "ceiling", "share", "spread");
   for (const BenchRow& row : rows) {
-    text += fmt::format("{:<30}{:>17}{:>17}{:>8}{:>8}{}{}\n", row.name, shown(row.value, row.unit),
+    text += fmt::format("{:<27}{:>19}{:>19}{:>8}{:>7}{}{}\n", row.name, shown(row.value, row.unit),
                         row.ceiling ? shown(*row.ceiling, row.unit) : "-", row.share() ? fmt::format("{:.0f} %", 100 * *row.share()) : "-",
                         row.spread > 0 ? fmt::format("{:.0f} %", 100 * row.spread) : "-", row.busy ? "  busy" : "",
                         row.path.empty() ? "" : "  " + row.path);

@@ -89,7 +89,7 @@ std::string header(const SlurmConfig& config, std::optional<i64> cores) {
 int run_slurm(const SlurmConfig& config, Console& console) {
   const std::optional<i64> cores = cores_each(config);
   std::string text = "#!/bin/bash\n" + header(config, cores);
-  if (!cores) text += "# Slurm decides how many cores a rank gets, and may give it one: --cpus-per-task N requests N.\n";
+  if (!cores) text += "# Slurm decides how many cores a rank gets; --cpus-per-task N asks for N.\n";
   for (const std::string& module : config.modules) text += "\nmodule load " + quoted(module);
   text +=
       "\n# A secret by which the ranks of this job recognize each other.\n"
@@ -101,8 +101,12 @@ int run_slurm(const SlurmConfig& config, Console& console) {
   text +=
       "\nstatus=$?\n\n# Status 75: the run saved and stopped. Queue the job again to resume it.\n"
       "if [ $status -eq 75 ]; then scontrol requeue \"$SLURM_JOB_ID\"; fi\nexit $status";
-  const nlohmann::ordered_json all = {{"script", text}};
-  console.result(console.json() ? all.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) : text);
+  if (console.json()) {
+    const nlohmann::ordered_json all = {{"script", text}};
+    console.result(all.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  } else {
+    console.stream(text + "\n");  // a script's lines must stay whole, however narrow the terminal is
+  }
   return 0;
 }
 
