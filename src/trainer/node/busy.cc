@@ -23,15 +23,28 @@ std::vector<int> allowed_cores(const Host& host) {
   return {};
 }
 
-// Returns the seconds that a line "cpu3 USER NICE SYSTEM IDLE IOWAIT IRQ SOFTIRQ STEAL …" of /proc/stat counts as used, which are all but
-// the fourth and fifth. Stolen time is what another virtual machine used.
+double tick_s() { return 1 / static_cast<double>(::sysconf(_SC_CLK_TCK)); }
+
+// Returns the seconds of USER, NICE and STEAL in a line "cpu3 USER NICE SYSTEM IDLE IOWAIT IRQ SOFTIRQ STEAL …" of /proc/stat. Stolen time
+// is what another virtual machine used.
 double used_s(std::istream& words) {
   double ticks = 0;
   for (int column = 1; column <= 8; ++column) {
     double value = 0;
-    if (words >> value && column != 4 && column != 5) ticks += value;
+    if (words >> value && (column <= 2 || column == 8)) ticks += value;
   }
-  return ticks / static_cast<double>(::sysconf(_SC_CLK_TCK));
+  return ticks * tick_s();
+}
+
+// Returns the user seconds of this process: the 14th field of /proc/self/stat, counted from the one after the program's name, which is the
+// third. The name is in parentheses and may hold anything.
+double own_s(const Host& host) {
+  const std::string text = host.read("/proc/self/stat").value_or("");
+  std::istringstream words(text.substr(std::min(text.size(), text.rfind(')') + 1)));
+  std::string word;
+  for (int field = 3; field < 14; ++field) words >> word;
+  double ticks = 0;
+  return words >> ticks ? ticks * tick_s() : 0;
 }
 
 double cores_s(const Host& host) {
@@ -60,7 +73,9 @@ CpuSample cpu_sample(const Host& host) {
     double ran_ns = 0, waited_ns = 0;
     if (words >> ran_ns >> waited_ns) sample.threads[std::atoi(id.c_str())] = {ran_ns / 1e9, waited_ns / 1e9};
   }
-  if (!sample.threads.empty()) sample.cores_s = cores_s(host);
+  if (sample.threads.empty()) return sample;
+  sample.own_s = own_s(host);
+  sample.cores_s = cores_s(host);
   return sample;
 }
 
@@ -73,7 +88,8 @@ Contention between(const CpuSample& before, const CpuSample& after) {
   }
   const double ready_s = ran_s + waited_s;
   if (!(ready_s > 0)) return {};
-  return {.obtained = ran_s / ready_s, .others = std::max(0.0, after.cores_s - before.cores_s - ran_s) / ready_s};
+  const double others_s = std::max(0.0, (after.cores_s - before.cores_s) - (after.own_s - before.own_s));
+  return {.obtained = ran_s / ready_s, .others = others_s / ready_s, .others_s = others_s};
 }
 
 std::string Contention::text() const {

@@ -19,10 +19,12 @@ struct ThreadTime {
 /// CpuSample is the account of one moment. All times count from the start of the thread or machine.
 struct CpuSample {
   std::map<int, ThreadTime> threads;  // this process's threads, by id; empty if the kernel keeps no account
-  double cores_s = 0;                 // seconds that all programs together used the cores on which this process may run
+  double own_s = 0;                   // user seconds of this process, including its threads that have ended
+  double cores_s = 0;                 // user and stolen seconds of all programs on the cores on which this process may run
 };
 
-/// Reads /proc/self/task/*/schedstat and /proc/stat.
+/// Reads /proc/self/task/*/schedstat, /proc/self/stat and /proc/stat. Of the cores only user time counts: system time may be the kernel's
+/// work for this process's own reads and writes.
 CpuSample cpu_sample(const Host& host);
 /// A function of type CpuClock takes a sample. Tests substitute their own.
 using CpuClock = std::function<CpuSample()>;
@@ -33,9 +35,10 @@ struct Contention {
   /// obtained is the processor time that the threads got, as a share of the time that they were ready to run. others is the time that other
   /// programs used the same cores, as a share of the same.
   double obtained = 1, others = 0;
+  double others_s = 0;  // the same time of other programs in seconds
   /// Returns whether times that were measured meanwhile are too long: the threads waited for more than a tenth of the time, and not only
-  /// for each other.
-  bool busy() const { return obtained < 0.9 && others > 0.05; }
+  /// for each other. The kernel counts in ticks of 10 ms, so a few ticks of other programs mean nothing.
+  bool busy() const { return obtained < 0.9 && others > 0.05 && others_s > 0.05; }
   /// Returns "its threads got 60 % of the processor time that they asked for, because other programs ran".
   std::string text() const;
 };

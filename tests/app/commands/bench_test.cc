@@ -175,7 +175,7 @@ TEST_F(BenchCommand, PrintsAndKeepsWhatItMeasured) {
 TEST_F(BenchCommand, FiguresOfABusyMachineAreShownAndNotKept) {
   const CpuClock busy = [samples = 0]() mutable {
     const double s = ++samples;
-    return CpuSample{{{1, {.ran_s = s, .waited_s = s}}}, 2 * s};
+    return CpuSample{{{1, {.ran_s = s, .waited_s = s}}}, s, 2 * s};
   };
   const auto bench = [&](const CpuClock& clock, std::string* err) {
     std::ostringstream out, errors;

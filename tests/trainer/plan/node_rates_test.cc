@@ -18,7 +18,7 @@ CpuSample idle() { return {}; }
 CpuClock busy() {
   return [samples = 0]() mutable {
     const double s = ++samples;
-    return CpuSample{{{1, {.ran_s = s, .waited_s = s}}}, 2 * s};
+    return CpuSample{{{1, {.ran_s = s, .waited_s = s}}}, s, 2 * s};
   };
 }
 

@@ -10,7 +10,7 @@ namespace spillway::trainer::busy_run_test {
 namespace {
 
 TEST(BusyRun, TheAuditAndTheSummarySaySo) {
-  const Contention busy{.obtained = 0.6, .others = 0.4}, idle{.obtained = 0.98, .others = 0};
+  const Contention busy{.obtained = 0.6, .others = 0.4, .others_s = 4}, idle{.obtained = 0.98, .others = 0};
   const std::vector<AuditRow> rows = {{"step", 1, 2}};
   EXPECT_NE(to_text(rows, 3, busy).find("the machine was busy, so the measured times are too long: its threads got 60 %"),
             std::string::npos);
