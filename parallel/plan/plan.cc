@@ -14,6 +14,7 @@
 #include "optim/rules/adafactor.h"
 #include "parallel/blocks/accumulator.h"
 #include "parallel/blocks/block_runner.h"
+#include "parallel/plan/dry_runs.h"
 #include "parallel/plan/layout_hash.h"
 #include "parallel/plan/state_text.h"
 #include "parallel/program/computing_order.h"
@@ -22,101 +23,12 @@
 namespace spillway::parallel {
 namespace {
 
-constexpr i64 kPage = 4096;
 constexpr i64 kChunkTiles = 16;  // tiles in a buffer of the staging ring: 1 MiB of fp32 weights
 constexpr u16 kStayingBeforeDeferred = 2;
 constexpr i64 kBounceBytes = 4 * kMiB, kBounces = 8;  // buffers between GPU and nvme: half of them can keep several drives busy
 constexpr i64 kPassBytes = 4 * kMiB;
 constexpr i64 kExchangeBytes = 32 * kMiB;  // exchange buffer: some MiB per rank, which take longer to send than an exchange takes to start
 constexpr i64 kQueueBuffers = 4;           // checkpoint queue: one buffer is being filled, two are waiting, one is being written
-
-// Extends a request by the outputs of all blocks. resolved() narrows the request's layout to one pipeline rank.
-struct Request : PlanRequest {
-  std::vector<BlockOutput> outputs;
-};
-
-constexpr i64 kPassStep = 16;  // step between two consecutive lengths that pass_lengths() allows
-
-// Runs a pass of `new_positions` positions at the end of a full key/value cache, on the meta device, and returns the bytes it takes.
-WorkBytes dry_run_with_cache(const Request& r, const List& list, i64 new_positions) {
-  Arena inputs, activations, kept;
-  const auto stream = [&](Arena& arena) { return Stream{Device::meta(r.device), nullptr, &arena}; };
-  nn::KeyValueCache cache(stream(kept), r.micro_batch_size, r.cache_positions, cache_lies(r.placement));
-  cache.seek(r.cache_positions - new_positions);
-  const Stream input_stream = stream(inputs), compute = stream(activations);
-  std::vector<MicroBatch> batches;
-  {
-    const StreamScope scope(input_stream);
-    batches.push_back(nn::empty_batch(*r.model, r.micro_batch_size, new_positions));
-    batches.back().packed = true;
-    batches.back().key_positions_BT = empty({r.micro_batch_size, r.cache_positions}, DType::int32, "positions of keys");
-  }
-  const StreamScope scope(compute);
-  BlockRunner runner(*r.model, r.outputs);
-  runner.begin(batches, nn::Mode::generate, {}, 1, 0, &cache);
-  for (const Instruction& i : list) {
-    if (i.op == Op::Forward) runner.forward(i);
-  }
-  return {activations.peak_bytes(), round_up(kept.peak_bytes(), kPage)};
-}
-
-WorkBytes dry_runs_with_cache(const Request& r, const List& list) {
-  WorkBytes most;
-  for (const i64 length : pass_lengths(r.sequence_length)) {
-    const WorkBytes one = dry_run_with_cache(r, list, length);
-    most = {std::max(most.activations, one.activations), one.cache};
-  }
-  return {round_up(most.activations, kPage), most.cache};
-}
-
-// A model of tokens that generates text processes one sequence at a time.
-i64 rows_of(const Request& r, nn::Mode mode) { return mode == nn::Mode::generate && r.model->reads_tokens() ? 1 : r.micro_batch_size; }
-i64 micro_batches_of(const Request& r, nn::Mode mode) { return mode == nn::Mode::train ? r.scheduling.micro_batches : 1; }
-
-// Returns a key that contains everything on which the peak memory of a dry run depends. Offsets in memory have no influence.
-std::string what_is_computed(const Request& r, const List& list, nn::Mode mode) {
-  std::string all;
-  const auto add = [&](auto... values) { (all.append(reinterpret_cast<const char*>(&values), sizeof values), ...); };
-  add(r.model, r.layout.rank, mode, r.device, rows_of(r, mode), micro_batches_of(r, mode), r.sequence_length, r.scheduling.format.gradient);
-  for (const Instruction& i : list) {
-    if (computes_block(i.op))
-      add(i.op, i.block, i.micro_batch, i.first, i.recompute, i.keep_logits, i.in.bytes, i.out.bytes, i.spill.bytes);
-  }
-  return all;
-}
-
-// Runs the computing instructions of a list on the meta device and returns the peak bytes of activations.
-i64 dry_run(const Request& r, const List& list, nn::Mode mode) {
-  Arena inputs, activations;
-  const Stream input_stream{Device::meta(r.device), nullptr, &inputs};
-  const Stream stream{Device::meta(r.device), nullptr, &activations};
-  std::vector<MicroBatch> batches;
-  {
-    const StreamScope scope(input_stream);
-    for (i64 k = 0; k < micro_batches_of(r, mode); ++k) batches.push_back(nn::empty_batch(*r.model, rows_of(r, mode), r.sequence_length));
-  }
-  const StreamScope scope(stream);
-  BlockRunner runner(*r.model, r.outputs);
-  Accumulator accumulator(r.layout, r.scheduling.format.gradient);
-  runner.begin(batches, mode, {}, 1);
-  for (const Instruction& i : list) {
-    if (i.op == Op::Forward) runner.forward(i);
-    if (!computes_block(i.op) || i.op == Op::Forward) continue;
-    for (const GroupUse& use : r.layout.blocks[i.block]) {
-      if (makes_weight_gradients(i.op) && !r.layout.groups[use.group].frozen) accumulator.place(use, nullptr, i.first);
-    }
-    runner.backward(i, accumulator);
-    accumulator.finish();
-  }
-  return activations.peak_bytes();
-}
-
-i64 known_dry_run(const Request& r, const List& list, nn::Mode mode) {
-  if (!r.dry_runs) return dry_run(r, list, mode);
-  const auto [entry, fresh] = r.dry_runs->try_emplace(what_is_computed(r, list, mode), 0);
-  if (fresh) entry->second = dry_run(r, list, mode);
-  return entry->second;
-}
 
 bool spills(const Placement& placement) {
   return std::any_of(placement.activations.begin(), placement.activations.end(), [](const auto& p) { return p.tier != Tier::device; });
@@ -236,20 +148,6 @@ void size_store(Plan& plan, const PlanRequest& r) {
   add_row(plan, "checksums and headers", {0, 0, store_bytes(plan.store) - plan.store.data_bytes});
 }
 
-i64 dry_runs(const Request& r, const List& train, const List& forward) {
-  i64 peak = known_dry_run(r, forward, r.training ? nn::Mode::evaluate : r.without_training);
-  if (r.training) peak = std::max(peak, known_dry_run(r, train, nn::Mode::train));
-  // Includes generation, which runs to sample text and, for image models, to get the logits that count correct classifications.
-  if ((r.training && r.model->inputs.empty()) || r.model->reads_images())
-    peak = std::max(peak, known_dry_run(r, forward, nn::Mode::generate));
-  return round_up(peak, kPage);
-}
-
-WorkBytes work_bytes(const Request& r, const List& train, const List& forward) {
-  if (r.cache_positions == 0) return {dry_runs(r, train, forward), 0};
-  return dry_runs_with_cache(r, forward);
-}
-
 // Sizes the buffers for data between ranks. A buffer has room for at least one tile of each data-parallel rank.
 void size_passes(Plan& plan) {
   const int ranks = plan.scheduling.sharding.ranks;
@@ -288,8 +186,9 @@ void size_gpu(Plan& plan) {
 }
 
 void size_activations(Plan& plan, const Request& r) {
-  const WorkBytes work = work_bytes(r, plan.train.head, plan.forward.head);
+  const WorkBytes work = dry_runs(r, plan.train.head, plan.forward.head);
   plan.activation_slab_bytes = work.activations;
+  plan.foreign_bytes = work.foreign;
   plan.cache_bytes = work.cache;
   const i64 batches = r.training ? r.scheduling.micro_batches : 1;
   Arena memory;
@@ -400,21 +299,10 @@ std::vector<i64> spillable_bytes(const PlanRequest& r) {
   return bytes;
 }
 
-std::vector<i64> pass_lengths(i64 longest) {
-  std::vector<i64> lengths{1};
-  for (i64 length = kPassStep; length < longest; length += kPassStep) lengths.push_back(length);
-  if (longest > 1) lengths.push_back(longest);
-  return lengths;
-}
-
-nn::KeyValueCache::Lies cache_lies(const Placement& placement) {
-  return placement.cache == Tier::device ? nn::KeyValueCache::Lies::here : nn::KeyValueCache::Lies::elsewhere;
-}
-
 WorkBytes work_bytes(const PlanRequest& request) {
   const Request r = resolved(request);
   const List train = r.training ? generate_training(r.layout, r.placement, r.scheduling).head : List();
-  return work_bytes(r, train, generate_forward(r.layout, r.placement, r.scheduling).head);
+  return dry_runs(r, train, generate_forward(r.layout, r.placement, r.scheduling).head);
 }
 
 Plan size_plan(const PlanRequest& request) {
@@ -451,6 +339,7 @@ Plan size_plan(const PlanRequest& request) {
   add_resident_rows(plan);
   add_row(plan, "weights and gradients in motion", {plan.moving_slab_bytes, 0, 0});
   add_row(plan, "activations", {plan.activation_slab_bytes, 0, 0});
+  add_row(plan, "PyTorch", {plan.foreign_bytes, 0, 0});
   add_row(plan, "key/value cache", only_in(plan.placement.cache, plan.cache_bytes));
   add_spilled_rows(plan);
   constexpr const char* kInputs[] = {"inputs", "tokens", "images"};

@@ -19,9 +19,17 @@ namespace spillway::parallel {
 /// one is computed, and two are being written.
 constexpr i64 kLeastStagingBuffers = 5;
 
-/// Holds the peaks of activation memory that dry runs of one model have found. The key describes what
+/// Holds peaks of memory in bytes, each rounded up to whole pages where it enters a plan, which depend on the request's activation policies
+/// and its order of micro-batches.
+struct WorkBytes {
+  i64 activations = 0;  // activations and workspaces in the planned slab
+  i64 foreign = 0;      // what blocks take from another library beside it (device/foreign_memory.h)
+  i64 cache = 0;        // the key/value cache
+};
+
+/// Holds the peaks of memory that dry runs of one model have found. The key describes what
 /// the dry run computed, so a plan that computes the same needs no new dry run.
-using DryRuns = std::map<std::string, i64>;
+using DryRuns = std::map<std::string, WorkBytes>;
 
 struct PlanRequest {
   const nn::Sequential* model = nullptr;
@@ -65,10 +73,11 @@ struct Plan {
   // Holds the bytes of a micro-batch's logits when training, or 0 if the last block never recomputes logits.
   i64 logits_bytes = 0;
   i64 moving_slab_bytes = 0, spill_slab_bytes = 0, activation_slab_bytes = 0, input_bytes = 0;
-  i64 cache_bytes = 0;  // size of the key/value cache
-  i64 tile_sums = 0;    // number of sums of squares for the gradient norm: one for each tile of the model
-  i64 norm_bytes = 0;   // if training: host memory for the sums of squares and for the numbers that ranks exchange
-  i64 sums_bytes = 0;   // with a GPU: bytes, in GPU memory and again in host memory, for the sums of squares and one loss per micro-batch
+  i64 foreign_bytes = 0;  // device memory that blocks take from another library (PyTorch) while they compute; the plan only reserves it
+  i64 cache_bytes = 0;    // size of the key/value cache
+  i64 tile_sums = 0;      // number of sums of squares for the gradient norm: one for each tile of the model
+  i64 norm_bytes = 0;     // if training: host memory for the sums of squares and for the numbers that ranks exchange
+  i64 sums_bytes = 0;     // with a GPU: bytes, in GPU memory and again in host memory, for the sums of squares and one loss per micro-batch
   i64 bounce_bytes = 0, bounces = 0;  // with a GPU: size of a buffer between it and nvme, and number of such buffers for each direction
   bool gpu_to_gpu = false;            // true if direct exchange was requested, the device is a GPU and there are other ranks
   i64 pass_bytes = 0;                 // size of a buffer in host memory between the GPU and other ranks; each thread that exchanges has two
@@ -135,14 +144,9 @@ std::vector<BlockOutput> block_outputs(const PlanRequest& request);
 /// whole pages. The request's activation policies apply. The bytes are found by a dry run.
 std::vector<i64> spillable_bytes(const PlanRequest& request);
 
-/// Holds the bytes, in whole pages, of the key/value cache and of the slab for activations and workspaces. They depend on the request's
-/// activation policies and its order of micro-batches.
-struct WorkBytes {
-  i64 activations = 0, cache = 0;
-};
 /// Tells the attention of the blocks whether keys and values are stored on the device or elsewhere.
 nn::KeyValueCache::Lies cache_lies(const Placement& placement);
-/// Finds the bytes of activations and of the key/value cache by dry runs.
+/// Finds the bytes of activations, of other libraries and of the key/value cache by dry runs.
 WorkBytes work_bytes(const PlanRequest& request);
 
 /// Returns, in ascending order, the numbers of new positions that a pass with a key/value cache may have, if the longest pass has

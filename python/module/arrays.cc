@@ -49,14 +49,14 @@ nb::object owner_of(const Tensor& t) {
 }
 
 template <class Kind>
-nb::object exported(const Tensor& t) {
+nb::object exported(const Tensor& t, const nb::object& owner) {
   std::array<size_t, Shape::kMaxRank> extents{};
   std::array<i64, Shape::kMaxRank> strides{};
   for (int axis = 0; axis < t.rank(); ++axis) {
     extents[static_cast<size_t>(axis)] = static_cast<size_t>(t.size(axis));
     strides[static_cast<size_t>(axis)] = t.stride(axis);
   }
-  const nb::ndarray<Kind> array(t.raw(), static_cast<size_t>(t.rank()), extents.data(), owner_of(t), strides.data(), dlpack_type(t.dtype()),
+  const nb::ndarray<Kind> array(t.raw(), static_cast<size_t>(t.rank()), extents.data(), owner, strides.data(), dlpack_type(t.dtype()),
                                 t.device().is_cuda() ? nb::device::cuda::value : nb::device::cpu::value, t.device().index);
   return nb::cast(array, nb::rv_policy::reference);
 }
@@ -67,12 +67,12 @@ nb::object to_numpy(const Array& self) {
     throw WrongType("numpy: expected a tensor in host memory, got one on " + to_string(t.device()) + ": call .cpu() first");
   if (t.dtype() == DType::bf16)
     throw WrongType("numpy: expected a type that NumPy has, got bf16: call .to(\"f32\") first, or use torch.from_dlpack(tensor)");
-  return exported<nb::numpy>(t);
+  return exported<nb::numpy>(t, owner_of(t));
 }
 
 nb::object to_dlpack(const Array& self, const nb::kwargs& how) {
   const Tensor t = readable(self);
-  const nb::object array = exported<nb::array_api>(t);
+  const nb::object array = exported<nb::array_api>(t, owner_of(t));
   // the program that reads the memory may use any queue of the GPU, so all its work must be done
   if (t.device().is_cuda()) wait_for_gpu(t.device());
   return array.attr("__dlpack__")(**how);
@@ -183,6 +183,8 @@ nb::object to(const nb::handle& object, const nb::args& what, const nb::kwargs& 
 }
 
 }  // namespace
+
+nb::object torch_view(const Tensor& t) { return exported<nb::pytorch>(t, nb::none()); }
 
 Array to_type(const Array& self, DType wanted) {
   if (self.value().dtype() == wanted) return self;

@@ -21,6 +21,8 @@ Tensor copy_of(const nb::object& array, const char* argument);
 Tensor readable_view(const nb::object& array, const char* argument);
 /// Returns true for a list, a tuple or a number, whose elements have no dtype that a copy would have to keep.
 bool is_untyped(const nb::object& array);
+/// Returns PyTorch's view of the tensor's memory, which it does not keep alive. Must be called under the GIL, where PyTorch is installed.
+nb::object torch_view(const Tensor& t);
 /// Returns the device of an array. A list counts as being in host memory.
 Device device_of_array(const nb::object& array);
 /// Returns copies of the Tensors that the iterable `given` yields; iterates over it once. Throws

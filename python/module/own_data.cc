@@ -1,5 +1,6 @@
 #include "python/module/own_data.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -45,6 +46,8 @@ class SequenceSource final : public data::TensorSource {
   SequenceSource(const OwnSamples& samples, Raised& raised) : samples_(samples), raised_(raised) {}
 
   i64 samples() const override { return samples_.count; }
+  i64 targets(std::span<const Tensor> sample) const override { return samples_.targets(sample); }
+  i64 most_targets() const override { return samples_.most_targets(); }
 
   void read(i64 index, std::span<const Tensor> out) const override {
     const Locked locked;
@@ -90,6 +93,8 @@ class ColumnSource final : public data::TensorSource {
   explicit ColumnSource(const OwnSamples& samples) : samples_(samples) {}
 
   i64 samples() const override { return samples_.count; }
+  i64 targets(std::span<const Tensor> sample) const override { return samples_.targets(sample); }
+  i64 most_targets() const override { return samples_.most_targets(); }
 
   void read(i64 index, std::span<const Tensor> out) const override {
     for (size_t i = 0; i < out.size(); ++i) {
@@ -126,6 +131,28 @@ OwnSamples columns_of(const nb::dict& arrays, DType floats, const std::string& a
 }
 
 }  // namespace
+
+i64 OwnSamples::targets(std::span<const Tensor> sample) const {
+  for (size_t i = 0; weight != Weight::one && i < inputs.size(); ++i) {
+    if (inputs[i].name != "labels" || is_floating(inputs[i].dtype) || inputs[i].shape.rank() == 0) continue;
+    const Tensor& labels = sample[i];
+    const i64 each = size_of(labels.dtype()), row = inputs[i].shape[inputs[i].shape.rank() - 1];
+    i64 counted = 0;
+    for (i64 at = 0; at < labels.elems(); ++at) {
+      if (weight == Weight::next_labels && at % row == 0) continue;
+      counted += load_wide(labels.raw() + at * each, labels.dtype()) >= 0;
+    }
+    return counted;
+  }
+  return 1;
+}
+
+i64 OwnSamples::most_targets() const {
+  for (const InputShape& input : inputs) {
+    if (weight != Weight::one && input.name == "labels" && input.shape.rank() > 0) return std::max<i64>(1, input.shape.elems());
+  }
+  return 1;
+}
 
 OwnSamples own_samples(const nb::object& given, DType floats, const std::string& argument) {
   OwnSamples samples{given, {}, 0, argument, {}};

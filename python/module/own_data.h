@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,11 @@ struct OwnSamples {
   i64 count = 0;
   std::string argument;            // the argument's name for messages: "data" or "validation_data"
   std::vector<InputShape> inputs;  // the names, shapes and types in the first sample
+  // How a sample is weighted in the mean of a step's losses: as one target, by its labels that are not negative, or, if the model predicts
+  // the next token, by those labels behind the first one.
+  enum class Weight { one, labels, next_labels } weight = Weight::one;
+  i64 targets(std::span<const Tensor> sample) const;
+  i64 most_targets() const;
 };
 
 /// Reads the first sample, or all columns. Floats become `floats`. Throws WrongType or WrongValue, naming `argument`, for another object

@@ -14,6 +14,7 @@
 #include "ops/losses/loss.h"
 #include "python/module/arrays.h"
 #include "python/module/random.h"
+#include "python/module/torch_block.h"
 #include "tensor/create.h"
 #include "tensor/print.h"
 
@@ -228,9 +229,17 @@ RunCode::~RunCode() {
   if (--run_code == 0 && std::exchange(interrupt_kept, false)) PyErr_SetInterrupt();
 }
 
+nb::handle OwnModel::new_skeleton(Raised& raised) const {
+  const Locked locked;
+  const RunCode code;
+  raised.run("[model] the model of PyTorch", [&] { skeletons.push_back(make_skeleton()); });
+  return skeletons.back();
+}
+
 nn::Sequential OwnModel::build(DType dtype, const std::shared_ptr<const OwnModel>& self, Raised& raised) const {
   nn::Sequential model;
   model.inputs = inputs;
+  const nb::handle skeleton = make_skeleton.is_valid() ? new_skeleton(raised) : nb::handle();
   // the parameters made so far, each with the number of blocks that use it
   std::map<const Declared*, std::pair<std::shared_ptr<nn::Parameter>, u8>> made;
   for (size_t i = 0; i < blocks.size(); ++i) {
@@ -239,13 +248,19 @@ nn::Sequential OwnModel::build(DType dtype, const std::shared_ptr<const OwnModel
       auto& [parameter, uses] = made[one.declared.get()];
       if (!parameter) {
         parameter = nn::make_parameter(one.name, one.declared->shape, dtype, one.declared->init);
-        parameter->given = one.given;
+        parameter->given = one.values.is_valid() ? torch_values(one.name, one.values, raised) : one.given;
         parameter->frozen = !one.declared->trainable();
         parameter->of_ids = one.declared->of_ids;
       }
       parameters.push_back({one.declared, {parameter, uses++}});
     }
-    model.push(std::make_unique<PythonBlock>(self, i, std::move(parameters), dtype, raised));
+    if (!make_skeleton.is_valid()) {
+      model.push(std::make_unique<PythonBlock>(self, i, std::move(parameters), dtype, raised));
+      continue;
+    }
+    std::vector<nn::ParameterUse> uses;
+    for (BlockParameter& one : parameters) uses.push_back(std::move(one.use));
+    model.push(std::make_unique<TorchBlock>(self, skeleton, i, std::move(uses), raised));
   }
   return model;
 }

@@ -23,11 +23,12 @@ struct NamedParameter {
   std::string name;
   std::shared_ptr<const Declared> declared;
   std::function<void(i64 begin, std::span<double> out)> given;  // computes the initial values; if empty, they are drawn at random
+  nb::object values = {};  // for a model of PyTorch: the Python function that gives the initial values (torch_block.h)
 };
 
 struct OwnBlock {
   std::string name;
-  nb::object forward;
+  nb::object forward;  // not used for a model of PyTorch
   std::vector<NamedParameter> parameters;
 };
 
@@ -39,12 +40,19 @@ struct OwnModel {
   };
   std::vector<OwnBlock> blocks;
   std::vector<InputShape> inputs;  // the inputs that the model declares; empty: the model reads tokens
+  // For a model of PyTorch: make_skeleton() returns a new object that computes the blocks (torch_block.h). Each build() needs its own,
+  // because each rank computes on a thread of its own. Accessed under the GIL.
+  nb::object make_skeleton;
+  mutable std::vector<nb::object> skeletons;
   // The first output of each block for each kind of input (own_model.cc); accessed under the GIL.
   mutable std::map<std::string, Output> outputs;
 
   /// Returns the blocks with parameters of type `dtype`. Exceptions of their Python code are kept in `raised`, which must outlive the
   /// blocks.
   nn::Sequential build(DType dtype, const std::shared_ptr<const OwnModel>& self, Raised& raised) const;
+
+ private:
+  nb::handle new_skeleton(Raised& raised) const;
 };
 
 /// Declares for its lifetime that this thread runs Python code whose result the run needs. Ctrl-C then takes effect only when the code

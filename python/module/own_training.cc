@@ -15,6 +15,7 @@
 #include "python/module/own_data.h"
 #include "python/module/own_model.h"
 #include "python/module/settings.h"
+#include "python/module/torch_block.h"
 #include "python/module/training.h"
 #include "trainer/deepspeed/deepspeed.h"
 #include "trainer/run/data_sources.h"
@@ -114,6 +115,47 @@ void check_same_inputs(const OwnSamples& samples, const std::vector<InputShape>&
     throw WrongValue(samples.argument + ": expected samples like those of data (" + text_of(inputs) + "), got " + text_of(samples.inputs));
 }
 
+using TorchParameters = std::vector<std::pair<std::string, nb::tuple>>;
+using TorchBlocks = std::vector<std::tuple<std::string, TorchParameters>>;
+
+std::shared_ptr<const OwnModel> torch_model_of(const TorchBlocks& blocks, const nb::object& make_skeleton,
+                                               const std::vector<InputShape>& inputs) {
+  auto model = std::make_shared<OwnModel>();
+  model->inputs = inputs;
+  model->make_skeleton = make_skeleton;
+  std::map<std::string, NamedParameter> known;
+  for (const auto& [name, parameters] : blocks) {
+    OwnBlock& block = model->blocks.emplace_back(OwnBlock{name, {}, {}});
+    for (const auto& [parameter_name, spec] : parameters)
+      block.parameters.push_back(known.try_emplace(parameter_name, torch_parameter(parameter_name, spec)).first->second);
+  }
+  return model;
+}
+
+Trained torch_training(const nb::dict& arguments, const Word& name, const TorchBlocks& blocks, const nb::object& make_skeleton,
+                       const std::string& weight, const nb::object& data, const nb::object& validation_data) {
+  auto run = std::make_shared<OwnRun>();
+  run->name = name;
+  run->settings = partial_settings(arguments);
+  const DType floats = run->settings.precision == trainer::Precision::fp64 ? DType::f64 : DType::f32;
+  using Weight = OwnSamples::Weight;
+  const auto samples = [&](const nb::object& given, const char* argument) {
+    OwnSamples read = own_samples(given, floats, argument);
+    read.weight = weight == "labels" ? Weight::labels : weight == "next labels" ? Weight::next_labels : Weight::one;
+    return read;
+  };
+  run->data = samples(data, "data");
+  if (!validation_data.is_none()) {
+    run->validation_data = samples(validation_data, "validation_data");
+    check_same_inputs(*run->validation_data, run->data->inputs);
+  }
+  run->model = torch_model_of(blocks, make_skeleton, run->data->inputs);
+  trainer::TrainConfig checked = run->settings;
+  checked.model = run->name;
+  trainer::check_training(checked);
+  return by_blocks(std::move(run));
+}
+
 Trained own_training(const nb::dict& arguments, const Word& name, const std::vector<GivenBlock>& blocks, const nb::object& data,
                      const nb::object& validation_data) {
   auto run = std::make_shared<OwnRun>();
@@ -146,6 +188,9 @@ Trained own_training(const nb::dict& arguments, const Word& name, const std::vec
 void bind_own_training(nb::module_& module) {
   module.def("_own_training", own_training, nb::arg("arguments"), nb::arg("name"), nb::arg("blocks"), nb::arg("data").none(),
              nb::arg("validation_data").none(), "Makes the Training of a model of one's own.");
+  module.def("_torch_training", torch_training, nb::arg("arguments"), nb::arg("name"), nb::arg("blocks"), nb::arg("make_skeleton"),
+             nb::arg("weight"), nb::arg("data"), nb::arg("validation_data").none(),
+             "Makes the Training of a model whose blocks PyTorch computes (spillway/torch).");
 }
 
 }  // namespace spillway::python

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 import threading
 
 from . import _core
@@ -16,6 +17,15 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
 
     Blocks = Union[Module, Sequence[Module], Mapping[str, Module]]
+
+
+def is_of_torch(model: Any) -> bool:
+    """Whether `model` is a module of PyTorch or a list or dict of them. PyTorch is not imported for this."""
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "nn"):
+        return False
+    parts = list(model.values()) if isinstance(model, dict) else model if isinstance(model, (list, tuple)) else [model]
+    return any(isinstance(one, torch.nn.Module) for one in parts)
 
 
 def is_own(model: Any) -> bool:

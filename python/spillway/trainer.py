@@ -90,9 +90,10 @@ class Trainer:
                 raise UsageError(f"Trainer: expected the flags of `spillway train` as arguments, got {name}: write {_OTHER_NAMES[name]}")
         if isinstance(flags.get("model"), _core.Model):
             raise UsageTypeError("model: expected a name, a folder or Modules, got a Model: model.save(folder) writes it, then give model=folder")
-        self._own = own_model.is_own(flags.get("model"))
+        of_torch = own_model.is_of_torch(flags.get("model"))
+        self._own = of_torch or own_model.is_own(flags.get("model"))
         if self._own:
-            self._training = _own_training(flags)
+            self._training = _torch_training(flags) if of_torch else _own_training(flags)
             return
         for name in ("data", "validation_data"):
             _check_rows(name, flags.get(name))
@@ -147,6 +148,17 @@ class Trainer:
         finally:
             if bar is not None:
                 bar.close()
+
+
+def _torch_training(flags: dict[str, Any]) -> _core.Training:
+    from . import torch as of_torch
+
+    model, name = flags.pop("model"), flags.pop("name", "torch")
+    own = {key: flags.pop(key) for key in ("loss", "layers", "autocast") if key in flags}
+    data, validation_data = flags.pop("data", None), flags.pop("validation_data", None)
+    if data is None:
+        raise UsageError("data: expected samples, such as a list of dictionaries of tensors or a DataLoader, got none")
+    return of_torch.training(model, name, flags, data, validation_data, **own)
 
 
 def _own_training(flags: dict[str, Any]) -> _core.Training:

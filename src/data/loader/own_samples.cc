@@ -24,7 +24,7 @@ class OwnSamples final : public Samples {
   }
 
   std::vector<i64> counts() const override { return {source_->samples()}; }
-  i64 targets() const override { return 1; }
+  i64 targets() const override { return source_->most_targets(); }
   MicroBatch batch(i64 rows) const override { return empty_batch(inputs_, rows); }
 
   RowTokens read(size_t, i64 sample, MicroBatch& batch, i64 row) const override {
@@ -35,7 +35,7 @@ class OwnSamples final : public Samples {
     }
     source_->read(sample, views);
     mark(batch, row, true);
-    return {1, 1};
+    return {1, source_->targets(views)};
   }
 
   void leave_out(MicroBatch& batch, i64 row) const override {

@@ -17,9 +17,13 @@ class TensorSource {
   /// Writes the sample with index `index`, counted from 0, into `out`: out[k] is a contiguous host tensor of the shape and
   /// type of input k, filled with zeros. Every call for an index must give equal values; otherwise the run cannot be repeated.
   virtual void read(i64 index, std::span<const Tensor> out) const = 0;
+  /// Returns the number of targets of a sample that read() has written, by which its loss is weighted in the mean of a step.
+  virtual i64 targets(std::span<const Tensor> sample) const { return static_cast<void>(sample), 1; }
+  /// Returns the largest value that targets() returns.
+  virtual i64 most_targets() const { return 1; }
 };
 
-/// Returns the samples of `source`, each of which counts as one target. Throws Error(usage) if there are no inputs or a name occurs twice.
+/// Returns the samples of `source`. Throws Error(usage) if there are no inputs or a name occurs twice.
 std::unique_ptr<Samples> samples_of(std::shared_ptr<const TensorSource> source, std::vector<InputShape> inputs);
 
 }  // namespace spillway::data

@@ -216,11 +216,12 @@ class Enumeration {
     r.scheduling.order = request.scheduling.order;
     if (base_.cache_positions > 0) {
       const parallel::WorkBytes work = parallel::work_bytes(r);
-      return entry->second = {work.activations, 0, work.cache};
+      return entry->second = {work.activations + work.foreign, 0, work.cache};
     }
     const auto of = [&](i64 k) {
       r.scheduling.micro_batches = k;
-      return parallel::work_bytes(r).activations;
+      const parallel::WorkBytes work = parallel::work_bytes(r);
+      return work.activations + work.foreign;
     };
     const i64 k = micro_batches();
     // the pipeline schedule then decides how many micro-batches have activations in memory at once

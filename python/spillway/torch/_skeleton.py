@@ -1,0 +1,364 @@
+"""Computes the blocks of a model of PyTorch for a run: python/module/torch_block.cc calls a Skeleton.
+
+A Skeleton is a copy of the model's modules without weights; each rank has its own. For one forward or backward of a block it binds views
+of the run's memory as the block's weights, so nothing is copied but the block's output and its gradients.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import threading
+
+import torch
+
+from ..errors import UsageError
+from ._memory import peak_of
+
+TYPE_CHECKING = False  # type checkers take it as True; at run time, not importing typing saves time
+if TYPE_CHECKING:
+    from typing import Any, Callable, Iterator, Optional
+
+    from ._cut import Cut, Piece
+
+NAMES = {torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int64: "i64", torch.int32: "i32",
+         torch.uint8: "u8", torch.bool: "bool"}
+
+_random = threading.RLock()  # PyTorch's generator of random numbers is one for all threads
+
+
+class Shared:
+    """What all Skeletons of a run share: the model, and what was measured of its blocks."""
+
+    def __init__(self, cut: Cut, rows: Callable[[int], dict[str, torch.Tensor]], dtype: torch.dtype, autocast: Optional[torch.dtype]) -> None:
+        self.cut = cut
+        self.rows = rows
+        """rows(n) gives n rows of the training data, with which blocks are measured."""
+        self.dtype = dtype
+        self.autocast = autocast
+        self.lock = threading.RLock()
+        self.measured: dict[Any, tuple[Any, ...]] = {}
+        self.layouts: dict[int, tuple[int, list[tuple[tuple[int, ...], torch.dtype]]]] = {}
+        """For each block: a number of rows, and the shapes and types of its outputs for so many rows."""
+        self.random: set[int] = set()
+        """The blocks whose forward in training draws random numbers."""
+
+    def skeleton(self) -> Skeleton:
+        return Skeleton(self)
+
+
+class Skeleton:
+    def __init__(self, shared: Shared) -> None:
+        self.shared = shared
+        model = shared.cut.model
+        memo: dict[int, Any] = {id(p): torch.nn.Parameter(torch.empty_like(p, device="meta"), p.requires_grad) for p in model.parameters()}
+        self.cut = copy.deepcopy(shared.cut, memo)
+        self.owners = _owners(self.cut.model)
+        self.trained = {name: p.requires_grad for name, p in self.cut.model.named_parameters()}
+        self.buffers = list(self.cut.model.buffers())
+        self.threads = 0
+        self.batch: tuple[list[torch.Tensor], dict[str, torch.Tensor]] = ([], {})
+        self.training: Optional[bool] = None
+
+    def measure(self, index: int, rows: int, training: bool) -> tuple[tuple[int, ...], str, int, int, int, int]:
+        """Runs a block of this kind once, and returns the shape and type of its output and PyTorch's bytes: the peak of a forward without a
+        graph, the peak of one with it, what the graph keeps, and the further peak of its backward."""
+        with self.shared.lock:
+            return self._measure(index, rows, training)
+
+    def _measure(self, index: int, rows: int, training: bool) -> tuple[tuple[int, ...], str, int, int, int, int]:
+        key = (_kind(self.cut.model, self.cut.pieces[index], index), self._layout(index - 1, rows, training), rows, training)
+        if key not in self.shared.measured:
+            self.shared.measured[key] = self._run_once(index, rows, training)
+        layout, *sizes, is_random = self.shared.measured[key]
+        self.shared.layouts.setdefault(index, (rows, layout))
+        if is_random:
+            self.shared.random.add(index)
+        if index + 1 == len(self.cut.pieces):
+            return ((), "f64", *sizes)
+        return (*_packed(layout, rows), *sizes)
+
+    def _layout(self, index: int, rows: int, training: bool) -> tuple[tuple[tuple[int, ...], torch.dtype], ...]:
+        """The shapes and types of what a block returns for so many rows."""
+        if index < 0:
+            return ()
+        if index not in self.shared.layouts:
+            self._measure(index, rows, training)
+        known, layout = self.shared.layouts[index]
+        return tuple((_scaled(shape, rows, known), dtype) for shape, dtype in layout)
+
+    def _run_once(self, index: int, rows: int, training: bool) -> tuple[Any, ...]:
+        piece = self.cut.pieces[index]
+        batch = self._typed(self.shared.rows(rows))
+        parts = [torch.zeros(shape, dtype=dtype) if not dtype.is_floating_point else torch.randn(shape, dtype=dtype)
+                 for shape, dtype in self._layout(index - 1, rows, training)]
+        parameters = dict(self.cut.model.named_parameters())
+        weights = [torch.empty(parameters[name].shape, dtype=self.shared.dtype).uniform_(-0.03, 0.03) for name in piece.parameters]
+        buffers = [b.clone() for b in self.buffers]
+        before = torch.get_rng_state()
+        with _random:
+            def plain() -> Any:
+                with torch.no_grad():
+                    return self._run(piece, index, parts, weights, batch, training, grad=False)[0]
+
+            outputs, forward, _ = peak_of(plain)
+            is_random = training and not torch.equal(before, torch.get_rng_state())
+            layout = [(tuple(t.shape), t.dtype) for t in outputs]
+            del outputs
+            record = kept = backward = 0
+            if training:
+                (outputs, leaves), record, kept = peak_of(lambda: self._run(piece, index, parts, weights, batch, training, grad=True))
+                wanted = [leaf for leaf in leaves if leaf.requires_grad]
+                grown = [t for t in outputs if t.requires_grad]
+                if grown and wanted:
+                    _, backward, _ = peak_of(lambda: torch.autograd.grad(grown, wanted, [torch.ones_like(t) for t in grown], allow_unused=True))
+                del outputs, leaves, wanted, grown
+            torch.set_rng_state(before)
+        for buffer, value in zip(self.buffers, buffers):
+            buffer.copy_(value)
+        return (layout, forward, record, kept, backward, is_random)
+
+    def forward(self, index: int, x: Optional[torch.Tensor], x_trained: bool, weights: list[torch.Tensor], batch: dict[str, torch.Tensor],
+                row_mask: torch.Tensor, counted: float, training: bool, keep: str, seed: int, threads: int) -> Forward:
+        if threads != self.threads:
+            self.threads = threads
+            torch.set_num_threads(threads)
+        piece = self.cut.pieces[index]
+        last = index + 1 == len(self.cut.pieces)
+        if last and counted == 0:
+            return Forward((torch.zeros(()),), True, 0, None)
+        rows = len(row_mask)
+        whole = self._batch(batch, row_mask)
+        parts = [] if x is None else self._unpacked(index, x, rows)
+        kept = None if keep == "nothing" else Graph(x, weights) if keep == "movable graph" else Graph(None, [])
+        changing = [b for b in self.buffers if b._version] if keep == "graph" and training else []
+        saved = [b.clone() for b in changing]
+        versions = [w._version for w in weights]
+        with contextlib.ExitStack() as scopes:
+            if index in self.shared.random and training:
+                scopes.enter_context(_random)
+                scopes.enter_context(torch.random.fork_rng(devices=[]))
+                torch.manual_seed(seed)
+            if keep == "nothing":
+                scopes.enter_context(torch.no_grad())
+            elif keep == "movable graph":
+                scopes.enter_context(kept.hooks())
+            outputs, leaves = self._run(piece, index, parts, weights, whole, training, grad=keep != "nothing", x_trained=x_trained)
+        for buffer, value in zip(changing, saved):
+            buffer.copy_(value)
+        for name, weight, version in zip(piece.parameters, weights, versions):
+            if weight._version != version:
+                raise UsageError(f"forward: expected weights that a forward only reads, got one that changes {name} in place")
+        self._check(index, piece, outputs, rows, last)
+        if kept is not None:
+            kept.outputs, kept.leaves, kept.weight = outputs, leaves, counted if last else None
+        return Forward(outputs, last, counted, kept)
+
+    def _run(self, piece: Piece, index: int, parts: list[torch.Tensor], weights: list[torch.Tensor], batch: dict[str, torch.Tensor],
+             training: bool, grad: bool, x_trained: bool = True) -> tuple[tuple[torch.Tensor, ...], list[torch.Tensor]]:
+        """Returns the outputs and, with `grad`, the leaves: first those of `parts`, then the weights."""
+        if training is not self.training:
+            self.cut.model.train(training)
+            self.training = training
+        carried = [t.detach().requires_grad_(grad and x_trained and t.dtype.is_floating_point) for t in parts]
+        bound = [torch.nn.Parameter(w, grad and self.trained[name]) for name, w in zip(piece.parameters, weights)]
+        places = [(module, attribute, value, module._parameters[attribute])
+                  for name, value in zip(piece.parameters, bound) for module, attribute in self.owners[name]]
+        for module, attribute, value, _ in places:
+            module._parameters[attribute] = value
+        try:
+            with torch.autocast("cpu", self.shared.autocast) if self.shared.autocast else contextlib.nullcontext():
+                with torch.enable_grad() if grad else torch.no_grad():
+                    outputs = piece.run(tuple(carried), batch)
+        finally:
+            for module, attribute, _, before in places:
+                module._parameters[attribute] = before
+        if not isinstance(outputs, tuple) or not outputs or not all(torch.is_tensor(t) for t in outputs):
+            raise UsageError(f"forward: expected a tensor or a tuple of tensors from `{piece.name}`, got {type(outputs).__name__}")
+        return outputs, [*carried, *bound]
+
+    def _check(self, index: int, piece: Piece, outputs: tuple[torch.Tensor, ...], rows: int, last: bool) -> None:
+        for t in outputs:
+            if t.dtype not in NAMES or t.is_sparse:
+                raise UsageError(f"forward: expected dense tensors of real numbers from `{piece.name}`, got {t.layout} of {t.dtype}")
+        if last:
+            if len(outputs) != 1 or outputs[0].numel() != 1 or not outputs[0].dtype.is_floating_point:
+                raise UsageError(f"forward: expected one number, the mean loss, from the last block `{piece.name}`, got "
+                                 f"{[tuple(t.shape) for t in outputs]}")
+            return
+        if index in self.shared.layouts:
+            known, layout = self.shared.layouts[index]
+            expected = [(_scaled(shape, rows, known), dtype) for shape, dtype in layout]
+            got = [(tuple(t.shape), t.dtype) for t in outputs]
+            if got != expected:
+                raise UsageError(f"forward: expected the outputs of the first micro-batch from `{piece.name}`, {expected}, got {got}")
+
+    def _batch(self, batch: dict[str, torch.Tensor], row_mask: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The inputs as the model takes them; the same dictionary for calls that follow each other with equal inputs."""
+        now = [*batch.values(), row_mask]
+        known, typed = self.batch
+        if len(known) != len(now) or not all(a.shape == b.shape and torch.equal(a, b) for a, b in zip(known, now)):
+            typed = _without_padding(self._typed({name: t.clone() for name, t in batch.items()}), row_mask)
+            self.batch = ([t.clone() for t in now], typed)
+        return typed
+
+    def _typed(self, batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {name: t.to(self.shared.dtype) if t.dtype.is_floating_point else t for name, t in batch.items()}
+
+    def _unpacked(self, index: int, x: torch.Tensor, rows: int) -> list[torch.Tensor]:
+        if index - 1 not in self.shared.layouts:
+            return [x]
+        known, layout = self.shared.layouts[index - 1]
+        return parts_of(x, [(_scaled(shape, rows, known), dtype) for shape, dtype in layout])
+
+
+class Forward:
+    """The result of a block's forward: C++ makes memory of this shape and type, into which write() puts it."""
+
+    def __init__(self, outputs: tuple[torch.Tensor, ...], last: bool, counted: float, graph: Optional[Graph]) -> None:
+        self.outputs, self.last, self.counted = outputs, last, counted
+        self.graph = graph if graph is not None else Graph(None, [])
+        layout = [(tuple(t.shape), t.dtype) for t in outputs]
+        self.shape, self.dtype = ((), "f64") if last else _packed(layout, layout[0][0][0] if layout[0][0] else 1)
+
+    def write(self, y: torch.Tensor) -> None:
+        with torch.no_grad():
+            if self.last:
+                y.copy_(self.outputs[0].detach().to(torch.float64).reshape(()) * self.counted)
+                return
+            for part, value in zip(parts_of(y, [(tuple(t.shape), t.dtype) for t in self.outputs]), self.outputs):
+                part.copy_(value)
+        self.outputs = ()
+
+
+class Graph:
+    """The graph that PyTorch keeps from a block's forward to its backward.
+
+    The run may move a block's weights and input in the meantime. `x` and `weights` are their places in the forward: what the graph saves of
+    them is found again in their places in the backward.
+    """
+
+    def __init__(self, x: Optional[torch.Tensor], weights: list[torch.Tensor]) -> None:
+        self.outputs: tuple[torch.Tensor, ...] = ()
+        self.leaves: list[torch.Tensor] = []
+        self.weight: Optional[float] = None
+        self._slots = {t.untyped_storage().data_ptr(): slot for slot, t in enumerate([x, *weights]) if t is not None and t.numel() > 0}
+        self._now: list[Optional[torch.Tensor]] = []
+        self._left: Optional[set[int]] = None
+
+    def hooks(self) -> Any:
+        return torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack)
+
+    def _pack(self, t: torch.Tensor) -> Any:
+        slot = self._slots.get(t.untyped_storage().data_ptr()) if t.layout == torch.strided else None
+        return t.detach() if slot is None else (slot, t.dtype, tuple(t.size()), t.stride(), t.storage_offset())
+
+    def _unpack(self, saved: Any) -> torch.Tensor:
+        if torch.is_tensor(saved):
+            return saved
+        slot, dtype, size, stride, offset = saved
+        return torch.empty(0, dtype=dtype).set_(self._now[slot].untyped_storage(), offset, size, stride)
+
+    def backward(self, values: list[Optional[torch.Tensor]], dy: Any, targets: list[Optional[torch.Tensor]]) -> None:
+        """Writes the gradients of the block's input and weights whose `targets` are given, from the gradient `dy` of its output, for the
+        last block the gradient of its loss. `values` are the input and the weights where they are now."""
+        self._now = values
+        count = len(self.leaves) - (len(targets) - 1)
+        shapes = [(tuple(leaf.shape), leaf.dtype) for leaf in self.leaves[:count]]
+        places = ([None] * count if targets[0] is None else parts_of(targets[0], shapes)) + targets[1:] if self.leaves else []
+        grown = [t for t in self.outputs if t.requires_grad]
+        gradients = [torch.full_like(grown[0], dy * self.weight)] if self.weight is not None and grown else []
+        if self.weight is None and self.outputs:
+            all_parts = parts_of(dy, [(tuple(t.shape), t.dtype) for t in self.outputs])
+            gradients = [g for t, g in zip(self.outputs, all_parts) if t.requires_grad]
+        wanted = [i for i, place in enumerate(places) if place is not None and self.leaves[i].requires_grad]
+        if self._left is None:
+            self._left = {i for i, leaf in enumerate(self.leaves) if leaf.requires_grad}
+        self._left -= set(wanted)
+        found: dict[int, Optional[torch.Tensor]] = {}
+        if grown and wanted:
+            results = torch.autograd.grad(grown, [self.leaves[i] for i in wanted], gradients, retain_graph=bool(self._left), allow_unused=True)
+            found = dict(zip(wanted, results))
+        with torch.no_grad():
+            for target in targets if not self.leaves else []:
+                if target is not None:
+                    target.zero_()
+            for i, place in enumerate(places):
+                if place is None:
+                    continue
+                gradient = found.get(i)
+                place.zero_() if gradient is None else place.copy_(gradient.to_dense() if gradient.is_sparse else gradient)
+        self._now = []
+        if not self._left:
+            self.outputs, self.leaves = (), []
+
+
+def _owners(model: torch.nn.Module) -> dict[str, list[tuple[torch.nn.Module, str]]]:
+    """For each parameter, under its first name, the modules and attributes that hold it."""
+    names = {id(p): name for name, p in model.named_parameters()}
+    owners: dict[str, list[tuple[torch.nn.Module, str]]] = {}
+    for module in model.modules():
+        for attribute, p in module._parameters.items():
+            if p is not None:
+                owners.setdefault(names[id(p)], []).append((module, attribute))
+    return owners
+
+
+def _kind(model: torch.nn.Module, piece: Piece, index: int) -> Any:
+    """Blocks with the same key take the same memory: their modules have the same class, settings and shapes."""
+    shapes = tuple((p.shape, p.requires_grad) for p in (model.get_parameter(name) for name in piece.parameters))
+    try:
+        module = model.get_submodule(piece.name)
+    except AttributeError:
+        return (index, shapes)
+    settings = tuple((type(m).__name__, tuple(sorted((k, v) for k, v in vars(m).items() if isinstance(v, (bool, int, float, str)) and
+                                                    "layer_idx" not in k and k != "training"))) for m in module.modules())
+    return (settings, shapes)
+
+
+def _scaled(shape: tuple[int, ...], rows: int, known: int) -> tuple[int, ...]:
+    """The shape for `rows` rows of a tensor that has this shape for `known` rows."""
+    if rows == known or not shape or shape[0] % known:
+        return shape
+    return (shape[0] // known * rows, *shape[1:])
+
+
+def _bytes(shape: tuple[int, ...], dtype: torch.dtype) -> int:
+    size = dtype.itemsize
+    for extent in shape:
+        size *= extent
+    return size
+
+
+def _packed(layout: list[tuple[tuple[int, ...], torch.dtype]], rows: int) -> tuple[tuple[int, ...], str]:
+    """The shape and type of the tensor in which tensors of these shapes and types travel."""
+    if len(layout) == 1 and layout[0][1].is_floating_point:
+        return layout[0][0], NAMES[layout[0][1]]
+    total = sum(_bytes(shape, dtype) for shape, dtype in layout)
+    if total % rows:
+        raise UsageError(f"forward: expected outputs whose first axis is one of rows, got {layout} for {rows} rows")
+    return (rows, total // rows), "u8"
+
+
+def parts_of(packed: torch.Tensor, layout: list[tuple[tuple[int, ...], torch.dtype]]) -> list[torch.Tensor]:
+    """Views of the tensors that travel in `packed`; those of wider elements lie first, so that all are aligned."""
+    if len(layout) == 1 and layout[0][1].is_floating_point:
+        return [packed]
+    flat = packed.reshape(-1)
+    parts: dict[int, torch.Tensor] = {}
+    begin = 0
+    for i in sorted(range(len(layout)), key=lambda i: -layout[i][1].itemsize):
+        shape, dtype = layout[i]
+        end = begin + _bytes(shape, dtype)
+        parts[i] = flat[begin:end].view(dtype).reshape(shape)
+        begin = end
+    return [parts[i] for i in range(len(layout))]
+
+
+def _without_padding(batch: dict[str, torch.Tensor], row_mask: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Rows that hold no sample become copies of the first one, whose labels do not count."""
+    if bool(row_mask.all()):
+        return batch
+    empty = row_mask == 0
+    return {name: torch.where(empty.view(-1, *[1] * (t.dim() - 1)), torch.full_like(t[:1], -100) if name == "labels" else t[:1], t)
+            for name, t in batch.items()}
