@@ -108,7 +108,7 @@ Variable TorchBlock::computed(const std::vector<Variable>& read, const nn::Conte
       const char* const keep = !recorder.recording() ? "nothing" : context.recomputing ? "graph" : "movable graph";
       const nb::object done =
           skeleton_.attr("forward")(index_, x, read[0].needs_gradient(), views(weights), inputs, view(batch.row_mask_B), weight,
-                                    batch.first_sample, context.mode == nn::Mode::train, keep, seed, Stream::current().thread_count());
+                                    context.mode == nn::Mode::train, keep, seed, Stream::current().thread_count());
       y = empty(shape_of(nb::cast<std::vector<i64>>(done.attr("shape"))), dtype_of(nb::cast<std::string>(done.attr("dtype"))),
                 "output of PyTorch's block");
       done.attr("write")(view(y));

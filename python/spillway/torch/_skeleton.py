@@ -13,7 +13,7 @@ import threading
 import torch
 
 from ..errors import UsageError
-from ._memory import peak_of
+from ._memory import bytes_of
 
 TYPE_CHECKING = False  # type checkers take it as True; at run time, not importing typing saves time
 if TYPE_CHECKING:
@@ -97,26 +97,29 @@ class Skeleton:
         buffers = [b.clone() for b in self.buffers]
         before = torch.get_rng_state()
         with _random:
-            def plain() -> Any:
-                with torch.no_grad():
-                    return self._run(piece, index, parts, weights, batch, training, grad=False)[0]
+            def forward(grad: bool) -> tuple[tuple[torch.Tensor, ...], list[torch.Tensor]]:
+                return self._run(piece, index, parts, weights, batch, training, grad)
 
-            outputs, forward, _ = peak_of(plain)
-            is_random = training and not torch.equal(before, torch.get_rng_state())
-            layout = [(tuple(t.shape), t.dtype) for t in outputs]
-            del outputs
-            record = kept = backward = 0
-            if training:
-                (outputs, leaves), record, kept = peak_of(lambda: self._run(piece, index, parts, weights, batch, training, grad=True))
+            def backward() -> None:
+                outputs, leaves = recorded.pop()
                 wanted = [leaf for leaf in leaves if leaf.requires_grad]
                 grown = [t for t in outputs if t.requires_grad]
                 if grown and wanted:
-                    _, backward, _ = peak_of(lambda: torch.autograd.grad(grown, wanted, [torch.ones_like(t) for t in grown], allow_unused=True))
-                del outputs, leaves, wanted, grown
+                    torch.autograd.grad(grown, wanted, [torch.ones_like(t) for t in grown], allow_unused=True)
+
+            recorded = [forward(training)]
+            layout = [(tuple(t.shape), t.dtype) for t in recorded[0][0]]
+            is_random = training and not torch.equal(before, torch.get_rng_state())
+            if training:
+                backward()
+            recorded.clear()
+            sizes = bytes_of([lambda: forward(False), *([lambda: recorded.append(forward(True)), backward] if training else [])])
             torch.set_rng_state(before)
         for buffer, value in zip(self.buffers, buffers):
             buffer.copy_(value)
-        return (layout, forward, record, kept, backward, is_random)
+        if not training:
+            return (layout, sizes[0].peak, 0, 0, 0, False)
+        return (layout, sizes[0].peak, sizes[1].peak, sizes[1].held, sizes[2].peak, is_random)
 
     def forward(self, index: int, x: Optional[torch.Tensor], x_trained: bool, weights: list[torch.Tensor], batch: dict[str, torch.Tensor],
                 row_mask: torch.Tensor, counted: float, training: bool, keep: str, seed: int, threads: int) -> Forward:
