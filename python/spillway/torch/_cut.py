@@ -1,0 +1,198 @@
+"""Cuts a PyTorch model into blocks, without a table of models.
+
+A model's own forward is run with its layers replaced by recorders, which gives the arguments that each layer is called with. What carries a
+gradient, or depends on weights, travels between the blocks as a tuple of tensors; everything else (masks, positions) is made again in each
+block, by the model's own code."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+
+from ._cut_run import Block, Skeleton, call_with_batch, device_of, loss_of, usage_error
+from ._cut_trace import Crossings, Trace, stand_in_weights
+from ._cut_tree import CannotTravel
+
+TYPE_CHECKING = False  # type checkers take it as True; at run time, not importing typing saves time
+if TYPE_CHECKING:
+    from typing import Any, Callable, Mapping, Optional, Sequence, Union
+
+    from ._cut_run import Batch
+
+    Modules = Union[torch.nn.Module, Sequence[torch.nn.Module], Mapping[str, torch.nn.Module]]
+    Loss = Callable[[Any, Batch], torch.Tensor]
+
+
+@dataclasses.dataclass
+class Piece:
+    """One block.
+
+    `parameters` are the names of those that `run` reads, as in named_parameters(); a tied one is listed under its first name, in each block
+    that uses it. run(carried, batch) returns what the next block gets as `carried`; the last one returns a tuple with the loss alone. The
+    first one gets ()."""
+
+    name: str
+    parameters: list[str]
+    run: Callable[[tuple[torch.Tensor, ...], Batch], tuple[torch.Tensor, ...]]
+
+
+@dataclasses.dataclass
+class Cut:
+    """A model and its blocks. copy.deepcopy() gives an independent one. `notes` says what could not be cut."""
+
+    model: torch.nn.Module
+    pieces: list[Piece]
+    notes: list[str]
+    loss: Optional[Loss] = None
+
+
+def cut(model: Modules, example: Batch, *, layers: Optional[str] = None, loss: Optional[Loss] = None) -> Cut:
+    """Cuts `model` into blocks: an nn.Sequential, or a list or dictionary of modules, into its modules, and any other model at its list of
+    layers, which is found by its config, or named by `layers` ("model.layers").
+
+    `example` is a batch as the model's forward takes it. The model may be on the meta device: weights are not read."""
+    if isinstance(model, dict):
+        model = torch.nn.ModuleDict(model)
+    elif isinstance(model, (list, tuple)):
+        model = torch.nn.ModuleList(model)
+    if isinstance(model, (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)) and layers is None:
+        return _chain(model, loss)
+    found = _layers(model, layers)
+    if found is None:
+        return _whole(model, loss, "its list of layers was not found (name it: layers=\"model.layers\")")
+    skeleton = Skeleton(model, [module for _, module in found], loss)
+    try:
+        with stand_in_weights(model, device_of(example)) as names:
+            return _traced(skeleton, example, names, {id(module): name for name, module in found})
+    except CannotTravel as what:
+        return _whole(model, loss, str(what))
+
+
+def check(cut: Cut, model: torch.nn.Module, example: Batch) -> float:
+    """Returns the difference between the loss of the blocks, one after the other, and that of `model`. Both draw the same random numbers."""
+    device = device_of(example)
+    devices = [device] if device.type == "cuda" else []
+    losses = []
+    for composed in (True, False):
+        with torch.random.fork_rng(devices), torch.no_grad():
+            torch.manual_seed(20240801)
+            losses.append(_composed(cut.pieces, example) if composed else _plain(model, example, cut.loss))
+    return abs(float(losses[0].double() - losses[1].double()))
+
+
+def _plain(model: torch.nn.Module, batch: Batch, loss: Optional[Loss]) -> torch.Tensor:
+    if isinstance(model, torch.nn.ModuleDict):
+        model = torch.nn.ModuleList(model.values())
+    if isinstance(model, (torch.nn.Sequential, torch.nn.ModuleList)):
+        value: Any = call_with_batch(model[0], batch)
+        for module in list(model)[1:]:
+            value = module(*value) if isinstance(value, tuple) else module(value)
+        return loss_of(value, batch, loss)
+    return loss_of(call_with_batch(model, batch, use_cache=False), batch, loss)
+
+
+def _composed(pieces: list[Piece], batch: Batch) -> torch.Tensor:
+    carried: tuple[torch.Tensor, ...] = ()
+    for piece in pieces:
+        carried = piece.run(carried, batch)
+    return carried[0]
+
+
+class _Child:
+    """Runs one module of a chain, and the loss after the last one."""
+
+    def __init__(self, module: torch.nn.Module, first: bool, last: bool, loss: Optional[Loss]) -> None:
+        self.module, self.first, self.last, self.loss_function = module, first, last, loss
+
+    def __call__(self, carried: tuple[torch.Tensor, ...], batch: Batch) -> tuple[torch.Tensor, ...]:
+        result = call_with_batch(self.module, batch) if self.first else self.module(*carried)
+        if self.last:
+            return (loss_of(result, batch, self.loss_function),)
+        result = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+        for value in result:
+            if not isinstance(value, torch.Tensor):
+                raise usage_error(f"model: expected a tensor or a tuple of tensors from {type(self.module).__name__}, got "
+                                  f"{type(value).__name__}: return tensors, which the next module gets one by one")
+        return result
+
+
+def _chain(model: torch.nn.Module, loss: Optional[Loss]) -> Cut:
+    children = list(model._modules.items())
+    if not children:
+        raise usage_error("model: expected at least one module, got none")
+    if loss is None:
+        raise usage_error("loss: expected a function of (output, batch) for a model that is a chain of modules, got none: "
+                          "give Trainer(loss=lambda output, batch: torch.nn.functional.cross_entropy(output, batch[\"labels\"]))")
+    first = {id(parameter): name for name, parameter in model.named_parameters()}
+    pieces = [Piece(name, list(dict.fromkeys(first[id(parameter)] for parameter in module.parameters())),
+                    _Child(module, at == 0, at == len(children) - 1, loss)) for at, (name, module) in enumerate(children)]
+    return Cut(model, pieces, [], loss)
+
+
+class _Whole:
+    """Runs a model that is one block."""
+
+    def __init__(self, model: torch.nn.Module, loss: Optional[Loss]) -> None:
+        self.model, self.loss_function = model, loss
+
+    def __call__(self, carried: tuple[torch.Tensor, ...], batch: Batch) -> tuple[torch.Tensor, ...]:
+        return (_plain(self.model, batch, self.loss_function),)
+
+
+def _whole(model: torch.nn.Module, loss: Optional[Loss], why: str) -> Cut:
+    piece = Piece("model", [name for name, _ in model.named_parameters()], _Whole(model, loss))
+    return Cut(model, [piece], [f"{type(model).__name__} is one block, because {why}."], loss)
+
+
+def _layers(model: torch.nn.Module, name: Optional[str]) -> Optional[list[tuple[str, torch.nn.Module]]]:
+    """Returns the layers with their names: those that the user named, or the list of as many as the config says that has most parameters."""
+    modules = dict(model.named_modules())
+    if name is not None:
+        chosen = modules.get(name)
+        if chosen is None or next(chosen.children(), None) is None:
+            lists = [known for known, module in modules.items() if isinstance(module, (torch.nn.ModuleList, torch.nn.Sequential))]
+            raise usage_error(f"layers: expected the name of a list of modules in {type(model).__name__}, got {name}: "
+                              f"it has {', '.join(lists[:8]) or 'no lists'}")
+        return [(f"{name}.{key}", module) for key, module in chosen.named_children()]
+    config = getattr(model, "config", None)
+    if not hasattr(config, "get_text_config"):
+        return None
+    count = getattr(config.get_text_config(), "num_hidden_layers", None)
+    lists = [(known, module) for known, module in modules.items() if isinstance(module, torch.nn.ModuleList) and len(module) == count]
+    if not lists:
+        return None
+    name, chosen = max(lists, key=lambda one: sum(parameter.numel() for parameter in one[1].parameters()))
+    return [(f"{name}.{key}", module) for key, module in chosen.named_children()]
+
+
+def _traced(skeleton: Skeleton, example: Batch, names: dict[int, str], called: dict[int, str]) -> Cut:
+    """Makes the blocks of a model whose parameters are stand-ins."""
+    model = skeleton.model
+    trace = Trace(skeleton, names, called, example)
+    if not trace.calls:
+        return _whole(model, skeleton.loss_function, "its forward calls none of its layers")
+    crossings = Crossings(trace, example)
+    by_segment, unused = trace.parameters_by_segment()
+    count = len(skeleton.calls)
+    ends = [-1, *crossings.borders, count + 1]
+    pieces = []
+    for start, end in zip(ends, ends[1:]):
+        first, last = (0 if start < 0 else 2 * start + 1), (2 * end if end < count else 2 * end - 1)
+        parameters = [name for name, segments in by_segment.items() if any(
+            (first if start < count else 2 * count) <= segment <= last for segment in segments)]
+        pieces.append(Piece(_name(skeleton, start, end), parameters,
+                            Block(skeleton, start, end, parameters, crossings.is_direct(start, end))))
+    notes = [f"{name} is used by no block." for name in unused]
+    return Cut(model, pieces, notes, skeleton.loss_function)
+
+
+def _name(skeleton: Skeleton, start: int, end: int) -> str:
+    calls = skeleton.calls
+    names = ["embedding"] if start < 0 else []
+    inner = calls[max(start, 0):min(end, len(calls))]
+    if inner:
+        names.append(inner[0].name if len(inner) == 1 else f"{inner[0].name}-{inner[-1].name.rpartition('.')[2]}")
+    if end > len(calls):
+        names.append("head")
+    return "+".join(names)
