@@ -49,11 +49,15 @@ class SequenceSource final : public data::TensorSource {
   i64 targets(std::span<const Tensor> sample) const override { return samples_.targets(sample); }
   i64 most_targets() const override { return samples_.most_targets(); }
 
-  void read(i64 index, std::span<const Tensor> out) const override {
+  void read(i64 index, std::span<const Tensor> out) const override { read_row(index, index, out); }
+
+  void read_row(i64 index, i64 row, std::span<const Tensor> out) const override {
     const Locked locked;
     const RunCode code;
     const std::string where = part(samples_.argument, std::to_string(index));
-    raised_.run(where, [&] { take(samples_.sequence[nb::int_(index)], where, out); });
+    raised_.run(where, [&] {
+      take(samples_.of_torch ? samples_.sequence.attr("read")(index, row) : samples_.sequence[nb::int_(index)], where, out);
+    });
   }
 
  private:

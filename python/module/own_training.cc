@@ -18,6 +18,7 @@
 #include "python/module/torch_block.h"
 #include "python/module/training.h"
 #include "trainer/deepspeed/deepspeed.h"
+#include "trainer/node/launcher.h"
 #include "trainer/run/data_sources.h"
 #include "trainer/settings/weighted_path.h"
 #include "trainer/trainer.h"
@@ -33,6 +34,7 @@ struct OwnRun {
   std::shared_ptr<const OwnModel> model;
   std::optional<OwnSamples> data, validation_data;
   std::optional<trainer::TrainConfig> files;  // the settings with the data files, for a model that reads tokens
+  std::vector<std::string> notes;             // what the log says first
 };
 
 // Provides text and token files as rows for a model whose blocks are written in Python. It keeps the files open that its samples read.
@@ -82,6 +84,9 @@ trainer::OwnData data_of(const OwnRun& run, Raised& raised) {
 Trained by_blocks(std::shared_ptr<OwnRun> run) {
   const bool quiet = run->settings.quiet, json = run->settings.json;
   return {[run = std::move(run)](const trainer::TrainCallbacks& callbacks, Raised& raised, trainer::Messages& messages) {
+            if (trainer::detect_launcher(trainer::Host()).rank == 0) {
+              for (const std::string& note : run->notes) messages.log(note);
+            }
             Trainer trainer(
                 run->name, [&](DType dtype) { return run->model->build(dtype, run->model, raised); }, run->settings);
             trainer.callbacks = callbacks;
@@ -133,7 +138,8 @@ std::shared_ptr<const OwnModel> torch_model_of(const TorchBlocks& blocks, const 
 }
 
 Trained torch_training(const nb::dict& arguments, const Word& name, const TorchBlocks& blocks, const nb::object& make_skeleton,
-                       const std::string& weight, const nb::object& data, const nb::object& validation_data) {
+                       const std::string& weight, const nb::object& data, const nb::object& validation_data,
+                       std::vector<std::string> notes) {
   auto run = std::make_shared<OwnRun>();
   run->name = name;
   run->settings = partial_settings(arguments);
@@ -141,6 +147,7 @@ Trained torch_training(const nb::dict& arguments, const Word& name, const TorchB
   using Weight = OwnSamples::Weight;
   const auto samples = [&](const nb::object& given, const char* argument) {
     OwnSamples read = own_samples(given, floats, argument);
+    read.of_torch = true;
     read.weight = weight == "labels" ? Weight::labels : weight == "next labels" ? Weight::next_labels : Weight::one;
     return read;
   };
@@ -149,6 +156,7 @@ Trained torch_training(const nb::dict& arguments, const Word& name, const TorchB
     run->validation_data = samples(validation_data, "validation_data");
     check_same_inputs(*run->validation_data, run->data->inputs);
   }
+  run->notes = std::move(notes);
   run->model = torch_model_of(blocks, make_skeleton, run->data->inputs);
   trainer::TrainConfig checked = run->settings;
   checked.model = run->name;
@@ -189,7 +197,7 @@ void bind_own_training(nb::module_& module) {
   module.def("_own_training", own_training, nb::arg("arguments"), nb::arg("name"), nb::arg("blocks"), nb::arg("data").none(),
              nb::arg("validation_data").none(), "Makes the Training of a model of one's own.");
   module.def("_torch_training", torch_training, nb::arg("arguments"), nb::arg("name"), nb::arg("blocks"), nb::arg("make_skeleton"),
-             nb::arg("weight"), nb::arg("data"), nb::arg("validation_data").none(),
+             nb::arg("weight"), nb::arg("data"), nb::arg("validation_data").none(), nb::arg("notes"),
              "Makes the Training of a model whose blocks PyTorch computes (spillway/torch).");
 }
 

@@ -1,4 +1,4 @@
-"""Models of PyTorch for spillway.Trainer: their blocks' forward and backward are computed by PyTorch, and everything else by the run."""
+"""Models of PyTorch for spillway.Trainer: PyTorch computes the forward and backward of their blocks, and the run does everything else."""
 
 from __future__ import annotations
 
@@ -6,61 +6,120 @@ import torch
 
 from .. import _core
 from ..errors import UsageError, UsageTypeError
-from ._cut import cut
+from ._cut import Cut, Piece, check, cut
+from ._data import Samples, samples_of, with_labels
 from ._skeleton import Shared
+from ._virtual import virtual_weights
 
 TYPE_CHECKING = False  # type checkers take it as True; at run time, not importing typing saves time
 if TYPE_CHECKING:
     from typing import Any, Callable, Optional
 
+__all__ = ["blocks", "training", "with_labels", "Cut", "Piece"]
+
 _PRECISIONS = {torch.float32: "fp32", torch.float64: "fp64", torch.bfloat16: "bf16", torch.float16: "fp16"}
 _TYPES = {name: dtype for dtype, name in _PRECISIONS.items()}
 
+blocks = cut
 
-def training(model: Any, name: str, arguments: dict[str, Any], data: Any, validation_data: Any, loss: Optional[Callable[..., Any]] = None,
-             layers: Optional[str] = None, autocast: Optional[torch.dtype] = None) -> _core.Training:
+
+class _WithLabels:
+    """Samples of a causal language model whose data has no labels."""
+
+    def __init__(self, samples: Samples) -> None:
+        self._samples = samples
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        return with_labels(self._samples[index])
+
+    def read(self, index: int, row: int) -> dict[str, torch.Tensor]:
+        return with_labels(self._samples.read(index, row))
+
+
+def training(model: Any, name: str, arguments: dict[str, Any], data: Any, validation_data: Any, *, loss: Optional[Callable[..., Any]] = None,
+             layers: Optional[str] = None, autocast: Optional[torch.dtype] = None,
+             collate: Optional[Callable[..., Any]] = None) -> _core.Training:
     """Makes the training of a model of PyTorch. The first sample shows how the model is called."""
+    if loss is not None and not callable(loss):
+        raise UsageTypeError(f"loss: expected a function loss(outputs, batch) that returns the mean loss, got {type(loss).__name__}")
+    if autocast is not None and autocast not in (torch.bfloat16, torch.float16):
+        raise UsageTypeError(f"autocast: expected torch.bfloat16 or torch.float16, got {autocast}")
+    causal = loss is None and _is_causal(model)
+    samples = _samples(data, "data", arguments, collate, causal)
+    validation = None if validation_data is None else _samples(validation_data, "validation_data", arguments, collate, causal)
+    arguments.pop("sequence_length", None)
+
     def rows(count: int) -> dict[str, torch.Tensor]:
-        samples = [_row(data, i % len(data)) for i in range(count)] if not isinstance(data, dict) else None
-        if samples is None:
-            length = len(next(iter(data.values())))
-            return {key: torch.as_tensor(value)[[i % length for i in range(count)]] for key, value in data.items()}
-        return {key: torch.stack([s[key] for s in samples]) for key in samples[0]}
+        some = [samples[i % len(samples)] for i in range(count)]
+        return {key: torch.stack([sample[key] for sample in some]) for key in some[0]}
 
     pieces = cut(model, rows(1), layers=layers, loss=loss)
     parameters = dict(pieces.model.named_parameters())
-    for own, parameter in parameters.items():
-        if not parameter.dtype.is_floating_point:
-            raise UsageTypeError(f"model: expected parameters of floating-point numbers, got {parameter.dtype} in {own}: make it a buffer")
-    dtype = next(iter(parameters.values())).dtype if parameters else torch.float32
-    arguments.setdefault("precision", _PRECISIONS.get(dtype, "fp32"))
+    dtype = _checked_type(parameters)
+    arguments.setdefault("precision", _PRECISIONS[dtype])
     shared = Shared(pieces, rows, _TYPES.get(arguments["precision"], torch.float32), autocast)
     of_ids = {id(m.weight) for m in pieces.model.modules() if isinstance(m, torch.nn.Embedding)}
-    specs = {own: (list(p.shape), p.requires_grad, id(p) in of_ids, _values(p)) for own, p in parameters.items()}
-    blocks = [(piece.name, [(own, specs[own]) for own in piece.parameters]) for piece in pieces.pieces]
-    return _core._torch_training(arguments, name, blocks, shared.skeleton, _weight(pieces.model, loss), data, validation_data)
+    specs = {own: (list(p.shape), p.requires_grad, id(p) in of_ids, _values(p, own)) for own, p in parameters.items()}
+    described = [(piece.name, [(own, specs[own]) for own in piece.parameters]) for piece in pieces.pieces]
+    weight = "next labels" if causal else "labels" if loss is None else "one"
+    notes = [*pieces.notes, _compared(pieces, rows(1), shared.dtype)]
+    return _core._torch_training(arguments, name, described, shared.skeleton, weight, samples, validation, notes)
 
 
-def _row(data: Any, index: int) -> dict[str, torch.Tensor]:
-    sample = data[index]
-    if not isinstance(sample, dict):
-        raise UsageTypeError(f"data: expected a dictionary of tensors for each sample, got {type(sample).__name__}")
-    return {key: torch.as_tensor(value) for key, value in sample.items()}
+def _samples(data: Any, argument: str, arguments: dict[str, Any], collate: Optional[Callable[..., Any]], causal: bool) -> Any:
+    samples = samples_of(data, argument, collate=collate, sequence_length=arguments.get("sequence_length"))
+    if samples.ordered and argument == "data":
+        if arguments.get("data_order", "sequential") != "sequential":
+            raise UsageError(f"data_order: expected none beside a DataLoader, whose own order is kept, got {arguments['data_order']!r}: give "
+                             "the DataLoader shuffle=True, or give its dataset as data")
+        arguments["data_order"] = "sequential"
+        if samples.length is None and arguments.get("steps") is not None:
+            each = arguments.get("global_batch_size", arguments.get("micro_batch_size", 1))
+            samples.length = int(arguments["steps"]) * int(each)
+    return _WithLabels(samples) if causal and "labels" not in samples.first else samples
 
 
-def _values(parameter: torch.nn.Parameter) -> Callable[[int, int], torch.Tensor]:
+def _is_causal(model: Any) -> bool:
+    """Whether the model's own loss compares the logits of each position with the next label."""
+    return "CausalLM" in type(model).__name__ or "CausalLM" in str(getattr(model, "loss_type", ""))
+
+
+def _checked_type(parameters: dict[str, torch.nn.Parameter]) -> torch.dtype:
+    if not any(p.requires_grad for p in parameters.values()):
+        raise UsageError("model: expected at least one parameter that is trained, got none with requires_grad")
+    for name, p in parameters.items():
+        if isinstance(p, torch.nn.parameter.UninitializedParameter):
+            raise UsageError(f"model: expected parameters of known shapes, got {name}, which is made in the first forward: run one forward "
+                             "before the Trainer is made")
+        if p.dtype not in _PRECISIONS:
+            raise UsageTypeError(f"model: expected parameters of floating-point numbers, got {p.dtype} in {name}: make it a buffer")
+        if p.is_sparse or p.layout != torch.strided:
+            raise UsageTypeError(f"model: expected dense parameters, got {p.layout} in {name}")
+    return next(p.dtype for p in parameters.values() if p.requires_grad)
+
+
+def _values(parameter: torch.nn.Parameter, name: str) -> Callable[[int, int], torch.Tensor]:
     flat = parameter.detach().reshape(-1)
 
     def values(begin: int, count: int) -> torch.Tensor:
         if flat.is_meta:
-            raise UsageError("model: expected a model with weights, got one on the meta device: give `weights`, a folder that has them")
+            raise UsageError(f"model: expected weights, got none for {name}, which is on the meta device: make the model with weights")
         return flat[begin : begin + count].to("cpu", torch.float64).contiguous()
 
     return values
 
 
-def _weight(model: torch.nn.Module, loss: Optional[Callable[..., Any]]) -> str:
-    """How the mean losses of micro-batches are weighted in the mean of a step: by the targets that the model's own loss averages over."""
-    if loss is not None:
-        return "one"
-    return "next labels" if "Causal" in type(model).__name__ or "Causal" in str(getattr(model, "loss_type", "")) else "labels"
+def _compared(pieces: Cut, batch: dict[str, torch.Tensor], dtype: torch.dtype) -> str:
+    """Compares the blocks with the whole model on the first row, with random weights that take no memory."""
+    typed = {name: t.to(dtype) if t.dtype.is_floating_point else t for name, t in batch.items()}
+    with virtual_weights(pieces.model, dtype):
+        difference = check(pieces, pieces.model, typed)
+    count = len(pieces.pieces)
+    text = f"PyTorch   {count} block{'s' if count != 1 else ''}; their loss and the whole model's differ by {difference:.1g}"
+    if not difference <= 1e-2:
+        raise UsageError(f"model: expected blocks that compute the model's loss, got one that differs by {difference:.3g}: name the list of "
+                         'layers (layers="model.layers"), or give the model as a list of modules')
+    return text

@@ -33,7 +33,7 @@ class OwnSamples final : public Samples {
       views.push_back(input.slice(0, row, row + 1).reshape(inputs_[views.size()].shape));
       std::memset(views.back().raw(), 0, static_cast<size_t>(views.back().bytes()));
     }
-    source_->read(sample, views);
+    source_->read_row(sample, batch.first_sample + row, views);
     mark(batch, row, true);
     return {1, source_->targets(views)};
   }

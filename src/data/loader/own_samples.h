@@ -17,6 +17,8 @@ class TensorSource {
   /// Writes the sample with index `index`, counted from 0, into `out`: out[k] is a contiguous host tensor of the shape and
   /// type of input k, filled with zeros. Every call for an index must give equal values; otherwise the run cannot be repeated.
   virtual void read(i64 index, std::span<const Tensor> out) const = 0;
+  /// Like read(). `row` is the sample's row among all that the run reads, by which a source in a fixed order tells its epochs apart.
+  virtual void read_row(i64 index, i64 row, std::span<const Tensor> out) const { static_cast<void>(row), read(index, out); }
   /// Returns the number of targets of a sample that read() has written, by which its loss is weighted in the mean of a step.
   virtual i64 targets(std::span<const Tensor> sample) const { return static_cast<void>(sample), 1; }
   /// Returns the largest value that targets() returns.
