@@ -10,6 +10,7 @@ import dataclasses
 
 import torch
 
+from ._cut_buffers import make_buffers_real
 from ._cut_run import Block, Skeleton, call_with_batch, device_of, loss_of, usage_error
 from ._cut_trace import CannotCut, Crossings, Trace, stand_in_weights
 
@@ -57,6 +58,14 @@ def cut(model: Modules, example: Batch, *, layers: Optional[str] = None, loss: O
         model = torch.nn.ModuleDict(model)
     elif isinstance(model, (list, tuple)):
         model = torch.nn.ModuleList(model)
+    without_value = make_buffers_real(model, device_of(example))
+    result = _cut(model, example, layers, loss)
+    result.notes += [f"The buffer {name} was on the meta device and is 0 until a checkpoint is loaded: the model does not initialize it."
+                     for name in without_value]
+    return result
+
+
+def _cut(model: torch.nn.Module, example: Batch, layers: Optional[str], loss: Optional[Loss]) -> Cut:
     if isinstance(model, (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)) and layers is None:
         return _chain(model, loss)
     found = _layers(model, layers)
