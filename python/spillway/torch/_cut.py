@@ -10,9 +10,9 @@ import dataclasses
 
 import torch
 
+from ._cut_buffers import make_buffers_real
 from ._cut_run import Block, Skeleton, call_with_batch, device_of, loss_of, usage_error
-from ._cut_trace import Crossings, Trace, stand_in_weights
-from ._cut_tree import CannotTravel
+from ._cut_trace import CannotCut, Crossings, Trace, stand_in_weights
 
 TYPE_CHECKING = False  # type checkers take it as True; at run time, not importing typing saves time
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     Modules = Union[torch.nn.Module, Sequence[torch.nn.Module], Mapping[str, torch.nn.Module]]
     Loss = Callable[[Any, Batch], torch.Tensor]
+
+_SEED = 20240801
 
 
 @dataclasses.dataclass
@@ -56,6 +58,14 @@ def cut(model: Modules, example: Batch, *, layers: Optional[str] = None, loss: O
         model = torch.nn.ModuleDict(model)
     elif isinstance(model, (list, tuple)):
         model = torch.nn.ModuleList(model)
+    without_value = make_buffers_real(model, device_of(example))
+    result = _cut(model, example, layers, loss)
+    result.notes += [f"The buffer {name} was on the meta device and is 0 until a checkpoint is loaded: the model does not initialize it."
+                     for name in without_value]
+    return result
+
+
+def _cut(model: torch.nn.Module, example: Batch, layers: Optional[str], loss: Optional[Loss]) -> Cut:
     if isinstance(model, (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)) and layers is None:
         return _chain(model, loss)
     found = _layers(model, layers)
@@ -65,8 +75,8 @@ def cut(model: Modules, example: Batch, *, layers: Optional[str] = None, loss: O
     try:
         with stand_in_weights(model, device_of(example)) as names:
             return _traced(skeleton, example, names, {id(module): name for name, module in found})
-    except CannotTravel as what:
-        return _whole(model, loss, str(what))
+    except CannotCut as why:
+        return _whole(model, loss, str(why))
 
 
 def check(cut: Cut, model: torch.nn.Module, example: Batch) -> float:
@@ -76,8 +86,8 @@ def check(cut: Cut, model: torch.nn.Module, example: Batch) -> float:
     losses = []
     for composed in (True, False):
         with torch.random.fork_rng(devices), torch.no_grad():
-            torch.manual_seed(20240801)
-            losses.append(_composed(cut.pieces, example) if composed else _plain(model, example, cut.loss))
+            torch.manual_seed(_SEED)
+            losses.append(_loss(cut.pieces, example) if composed else _plain(model, example, cut.loss))
     return abs(float(losses[0].double() - losses[1].double()))
 
 
@@ -89,13 +99,15 @@ def _plain(model: torch.nn.Module, batch: Batch, loss: Optional[Loss]) -> torch.
         for module in list(model)[1:]:
             value = module(*value) if isinstance(value, tuple) else module(value)
         return loss_of(value, batch, loss)
-    return loss_of(call_with_batch(model, batch, use_cache=False), batch, loss)
+    return loss_of(call_with_batch(model, batch), batch, loss)
 
 
-def _composed(pieces: list[Piece], batch: Batch) -> torch.Tensor:
-    carried: tuple[torch.Tensor, ...] = ()
-    for piece in pieces:
-        carried = piece.run(carried, batch)
+def _loss(pieces: list[Piece], batch: Batch) -> torch.Tensor:
+    """Returns the loss of the blocks, one after the other."""
+    with torch.no_grad():
+        carried: tuple[torch.Tensor, ...] = ()
+        for piece in pieces:
+            carried = piece.run(carried, batch)
     return carried[0]
 
 
@@ -168,23 +180,36 @@ def _layers(model: torch.nn.Module, name: Optional[str]) -> Optional[list[tuple[
 
 def _traced(skeleton: Skeleton, example: Batch, names: dict[int, str], called: dict[int, str]) -> Cut:
     """Makes the blocks of a model whose parameters are stand-ins."""
-    model = skeleton.model
+    torch.manual_seed(_SEED)
     trace = Trace(skeleton, names, called, example)
-    if not trace.calls:
-        return _whole(model, skeleton.loss_function, "its forward calls none of its layers")
     crossings = Crossings(trace, example)
     by_segment, unused = trace.parameters_by_segment()
     count = len(skeleton.calls)
     ends = [-1, *crossings.borders, count + 1]
     pieces = []
     for start, end in zip(ends, ends[1:]):
-        first, last = (0 if start < 0 else 2 * start + 1), (2 * end if end < count else 2 * end - 1)
-        parameters = [name for name, segments in by_segment.items() if any(
-            (first if start < count else 2 * count) <= segment <= last for segment in segments)]
+        first = 0 if start < 0 else min(2 * start + 1, 2 * count)
+        last = 2 * end if end < count else 2 * end - 1
+        parameters = [name for name, segments in by_segment.items() if any(first <= segment <= last for segment in segments)]
         pieces.append(Piece(_name(skeleton, start, end), parameters,
                             Block(skeleton, start, end, parameters, crossings.is_direct(start, end))))
-    notes = [f"{name} is used by no block." for name in unused]
-    return Cut(model, pieces, notes, skeleton.loss_function)
+    right = trace.loss.detach()
+    torch.manual_seed(_SEED)
+    try:
+        composed = _loss(pieces, example)
+    except Exception as error:
+        raise CannotCut(f"its blocks failed: {type(error).__name__}: {error}") from error
+    if not torch.allclose(composed.double(), right.double(), rtol=16 * torch.finfo(right.dtype).eps, atol=0, equal_nan=True):
+        raise CannotCut(f"the loss of its blocks would be {float(composed)}, and that of the model is {float(right)}")
+    notes = [_merged(skeleton, start, end, crossings.reasons) for start, end in zip(ends, ends[1:])
+             if any(border in crossings.reasons for border in range(start + 1, end))]
+    notes += [f"No block uses {name}." for name in unused]
+    return Cut(skeleton.model, pieces, notes, skeleton.loss_function)
+
+
+def _merged(skeleton: Skeleton, start: int, end: int, reasons: dict[int, str]) -> str:
+    why = dict.fromkeys(reasons[border] for border in range(start + 1, end) if border in reasons)
+    return f"{_name(skeleton, start, end)} is one block, because {', and '.join(why)}."
 
 
 def _name(skeleton: Skeleton, start: int, end: int) -> str:

@@ -70,19 +70,18 @@ def _handle(handler: Handler, module: torch.nn.Module, forward: Callable[..., An
     return handler(module, forward, args, kwargs)
 
 
-def call_with_batch(module: torch.nn.Module, batch: Batch, **more: Any) -> Any:
-    """Calls `module` with the entries of the batch that its forward names, or with the first one if it names none.
-
-    `more` is passed where forward takes it."""
-    parameters = inspect.signature(module.forward).parameters
-    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values()):
-        given = dict(batch)
-        base = module.get_base_model() if hasattr(module, "get_base_model") else module  # PEFT's wrapper passes all on
-        parameters = inspect.signature(base.forward).parameters
-    else:
-        given = {name: value for name, value in batch.items() if name in parameters}
-    given.update((name, value) for name, value in more.items() if name in parameters and name not in given)
-    return module(**given) if any(name in batch for name in given) else module(next(iter(batch.values())))
+def call_with_batch(module: torch.nn.Module, batch: Batch) -> Any:
+    """Calls `module` with the entries of the batch that its forward names, or with the first one if it names none. A model of transformers
+    keeps no cache."""
+    names = inspect.signature(module.forward).parameters
+    takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in names.values())
+    given = {name: value for name, value in batch.items() if takes_all or name in names}
+    if not given:
+        return module(next(iter(batch.values())))
+    config = getattr(module, "config", None)
+    if hasattr(config, "get_text_config") and (takes_all or "use_cache" in names) and hasattr(config.get_text_config(), "use_cache"):
+        given.setdefault("use_cache", False)
+    return module(**given)
 
 
 def usage_error(message: str) -> Exception:
@@ -166,7 +165,7 @@ class Skeleton:
         self.arguments = Arguments()
 
     def loss(self, batch: Batch) -> torch.Tensor:
-        return loss_of(call_with_batch(self.model, batch, use_cache=False), batch, self.loss_function)
+        return loss_of(call_with_batch(self.model, batch), batch, self.loss_function)
 
     def unbound(self, bound: set[str], device: torch.device) -> Any:
         """Returns slots for swapped() that give parameters outside of layers, other than `bound`, zeros that take no memory."""

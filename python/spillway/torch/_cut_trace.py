@@ -9,7 +9,7 @@ import dataclasses
 import torch
 
 from ._cut_run import Call, Pass, Skeleton, patched, swapped
-from ._cut_tree import CannotTravel, Leaf, differences, in_container, leaves, mapped
+from ._cut_tree import Leaf, differences, entries, leaves, mapped
 
 TYPE_CHECKING = False  # type checkers take it as True; at run time, not importing typing saves time
 if TYPE_CHECKING:
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 # A model's forward is a row of segments: 0 is what stands before the first call of a layer, 2i + 1 is call i, 2i + 2 is what stands
 # between call i and the next one, or after the last call.
+
+
+class CannotCut(Exception):
+    """Says why a model is one block."""
 
 
 class _StandIns:
@@ -135,6 +139,8 @@ class Trace:
         finally:
             for hook in hooks:
                 hook.remove()
+        if not self.calls:
+            raise CannotCut("its forward calls none of its layers")
         skeleton.calls = [traced.call for traced in self.calls]
         self._walk()
 
@@ -156,7 +162,7 @@ class Trace:
 
     def _layer(self, module: torch.nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.inside:
-            raise CannotTravel("its layers call each other")
+            raise CannotCut("its layers call each other")
         number = sum(traced.call.module is module for traced in self.calls)
         name = self.called[id(module)]
         traced = _Traced(Call(module, f"{name} call {number + 1}" if number else name), self._packed((args, kwargs)))
@@ -185,7 +191,7 @@ class Trace:
     def _walk(self) -> None:
         """Reads the graph: which segment uses which parameters, and which tensors cross from one segment into another."""
         if self.loss.grad_fn is None:
-            raise CannotTravel("its loss carries no gradient")
+            raise CannotCut("its loss carries no gradient")
         nodes, rest = {self.loss.grad_fn: None}, [self.loss.grad_fn]
         while rest:
             for source, _ in rest.pop().next_functions:
@@ -261,11 +267,14 @@ class Crossings:
         self._finish(places)
 
     def _places(self, at: int, given: Any) -> list[tuple[Path, Any]]:
-        try:
-            return list(differences(self.trace.calls[at].given, given))
-        except CannotTravel as what:
-            self.reasons[at] = f"{what} is handed from layer to layer and is no tensor"
-            return []
+        found = []
+        for path, template in differences(self.trace.calls[at].given, given):
+            if template is None:
+                shown = ".".join(str(key) for key in path[1:])
+                self.reasons[at] = f"the layers hand on {shown} and change it, and it is no tensor"
+            else:
+                found.append((path, template))
+        return found
 
     def _expose(self) -> None:
         for at, traced in enumerate(self.trace.calls):
@@ -336,8 +345,7 @@ class Crossings:
             call.hooked = [(module, number, mapped(template, numbered, Leaf)) for module, number, template in traced.hooked
                            if any(leaf.key in self.numbers for _, leaf in leaves(template, Leaf))]
             call.result = mapped(call.result, numbered, Leaf)
-            if call.left or any(in_container((traced.given[0], traced.given[1]), path[:-1]) for path, _ in call.places if len(path) > 3):
-                skeleton.copies_containers = True
+            skeleton.copies_containers |= _content(traced.given) != _content(traced.after)
 
     def is_direct(self, start: int, end: int) -> bool:
         """Whether the calls from `start` to before `end` get only what the calls return to each other, so that they need no part of the
@@ -353,6 +361,16 @@ class Crossings:
                 env.update(leaf.key for _, leaf in leaves(template, Leaf))
             env.update(name for _, name in call.left)
         return env.issuperset(self.skeleton.alive[end])
+
+
+def _content(template: Any) -> Any:
+    """Returns what a template holds, to compare it with another one."""
+    parts = entries(template)
+    if parts is not None:
+        return [(key, _content(part)) for key, part in parts.items()]
+    if isinstance(template, Leaf):
+        return template.key
+    return template if isinstance(template, (bool, int, float, str)) else type(template)
 
 
 def _drop_values(template: Any) -> None:

@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     Path = tuple[Any, ...]
 
 
-class CannotTravel(Exception):
-    """Something that layers hand on is no tensor and changes, so that no tuple of tensors can carry it."""
-
-
 @dataclasses.dataclass(slots=True)
 class Leaf:
     """Stands for a tensor in a template, which is a copy of a structure without its tensors.
@@ -107,46 +103,36 @@ def in_container(given: tuple[Any, Any], path: Path) -> bool:
 
 
 def differences(template: Any, value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Yields (path, part of the template) wherever the tensors of `template` are not those of `value`.
-
-    Raises CannotTravel where something differs that is no tensor."""
+    """Yields (path, part of the template) wherever the tensors of `template` are not those of `value`, and (path, None) where something
+    else differs, which no tensors can make up for."""
     if isinstance(template, Leaf):
         if template.tensor is None or not isinstance(value, torch.Tensor) or not _equal(template.tensor, value):
             yield path, template
         return
     ours, theirs = entries(template), entries(value)
     if ours is None:
-        same = template is value or (type(template) is type(value) and (
-            not isinstance(template, (bool, int, float, str)) or template == value))
-        if not same:
-            raise CannotTravel(_shown(path))
+        if template is not value and (type(template) is not type(value) or (
+                isinstance(template, (bool, int, float, str)) and template != value)):
+            yield path, None
         return
     if theirs is None:
-        _check_constants(template, path)
-        yield path, template
+        yield path, template if _is_plain(template) else None
         return
     if set(theirs) - set(ours) or (isinstance(template, (list, tuple)) and len(ours) != len(theirs)):
-        raise CannotTravel(_shown(path))
+        yield path, None
     for key, part in ours.items():
         if key in theirs:
             yield from differences(part, theirs[key], path + (key,))
         else:
-            _check_constants(part, path + (key,))
-            yield path + (key,), part
+            yield path + (key,), part if _is_plain(part) else None
 
 
-def _check_constants(template: Any, path: Path) -> None:
-    """A part that a layer added can be made again if it holds only tensors, texts, truth values and None."""
+def _is_plain(template: Any) -> bool:
+    """Whether a part that a layer added can be made again: it holds only tensors, texts, truth values and None."""
     parts = entries(template)
     if parts is not None:
-        for key, part in parts.items():
-            _check_constants(part, path + (key,))
-    elif not (template is None or isinstance(template, (Leaf, bool, str))):
-        raise CannotTravel(_shown(path))
-
-
-def _shown(path: Path) -> str:
-    return ".".join(str(key) for key in path[1:]) or "its arguments"
+        return all(_is_plain(part) for part in parts.values())
+    return template is None or isinstance(template, (Leaf, bool, str))
 
 
 def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
