@@ -3,6 +3,7 @@
 import gc
 import random
 import threading
+import time
 import weakref
 
 import numpy as np
@@ -167,8 +168,21 @@ def test_at_most_two_batches_are_kept():
     assert len(made) == 5, "each batch is made once; the first was kept"
 
 
+class Alone(Named):
+    """Data that only one thread may read at a time, as a DataLoader's process does."""
+
+    inside = 0
+
+    def __getitem__(self, i):
+        self.inside += 1
+        time.sleep(1e-4)
+        assert self.inside == 1
+        self.inside -= 1
+        return super().__getitem__(i)
+
+
 def test_threads_read_the_same():
-    samples = samples_of(DataLoader(Named(), batch_size=4, shuffle=True, generator=seeded()), "data")
+    samples = samples_of(DataLoader(Alone(), batch_size=4, shuffle=True, generator=seeded()), "data")
     right = rows_of(DataLoader(Named(), batch_size=4, shuffle=True, generator=seeded()), epochs=2)
     wrong = []
 
@@ -180,7 +194,7 @@ def test_threads_read_the_same():
     threads = [threading.Thread(target=read, args=(first,)) for first in range(6)]
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
-    assert wrong == []
+    assert wrong == [] and samples._source._loader.dataset.inside == 0
 
 
 class Noisy(Named):

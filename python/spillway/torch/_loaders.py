@@ -195,7 +195,6 @@ class Stream:
         if self._end == state["row"] or self._first() != state["first"]:
             warnings.warn(f"{self._argument}: the loader's state_dict() does not lead back to the row where it was taken; the rows are "
                           "counted from the beginning instead", stacklevel=2)
-            self._data.load_state_dict({})
             self.forget()
 
     def _advance(self) -> None:
