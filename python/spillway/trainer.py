@@ -154,7 +154,7 @@ def _torch_training(flags: dict[str, Any]) -> _core.Training:
     from . import torch as of_torch
 
     model, name = flags.pop("model"), flags.pop("name", "torch")
-    own = {key: flags.pop(key) for key in ("loss", "layers", "autocast", "collate") if key in flags}
+    own = {key: flags.pop(key) for key in ("loss", "layers", "autocast", "collate", "weights") if key in flags}
     data, validation_data = flags.pop("data", None), flags.pop("validation_data", None)
     if data is None:
         raise UsageError("data: expected samples, such as a list of dictionaries of tensors or a DataLoader, got none")

@@ -8,6 +8,7 @@ from .. import _core
 from ..errors import UsageError, UsageTypeError
 from ._cut import Cut, Piece, check, cut
 from ._data import Samples, samples_of, with_labels
+from ._save import save_pretrained, weights_of
 from ._skeleton import Shared
 from ._virtual import virtual_weights
 
@@ -15,7 +16,7 @@ TYPE_CHECKING = False  # type checkers take it as True; at run time, not importi
 if TYPE_CHECKING:
     from typing import Any, Callable, Optional
 
-__all__ = ["blocks", "training", "with_labels", "Cut", "Piece"]
+__all__ = ["blocks", "save_pretrained", "training", "with_labels", "Cut", "Piece"]
 
 _PRECISIONS = {torch.float32: "fp32", torch.float64: "fp64", torch.bfloat16: "bf16", torch.float16: "fp16"}
 _TYPES = {name: dtype for dtype, name in _PRECISIONS.items()}
@@ -41,8 +42,9 @@ class _WithLabels:
 
 def training(model: Any, name: str, arguments: dict[str, Any], data: Any, validation_data: Any, *, loss: Optional[Callable[..., Any]] = None,
              layers: Optional[str] = None, autocast: Optional[torch.dtype] = None,
-             collate: Optional[Callable[..., Any]] = None) -> _core.Training:
-    """Makes the training of a model of PyTorch. The first sample shows how the model is called."""
+             collate: Optional[Callable[..., Any]] = None, weights: Any = None) -> _core.Training:
+    """Makes the training of a model of PyTorch. The first sample shows how the model is called. `weights` is a folder as transformers
+    writes it, or safetensors files; without it the model's own weights are read, which must then not be on the meta device."""
     if loss is not None and not callable(loss):
         raise UsageTypeError(f"loss: expected a function loss(outputs, batch) that returns the mean loss, got {type(loss).__name__}")
     if autocast is not None and autocast not in (torch.bfloat16, torch.float16):
@@ -62,7 +64,9 @@ def training(model: Any, name: str, arguments: dict[str, Any], data: Any, valida
     arguments.setdefault("precision", _PRECISIONS[dtype])
     shared = Shared(pieces, rows, _TYPES.get(arguments["precision"], torch.float32), autocast)
     of_ids = {id(m.weight) for m in pieces.model.modules() if isinstance(m, torch.nn.Embedding)}
-    specs = {own: (list(p.shape), p.requires_grad, id(p) in of_ids, _values(p, own)) for own, p in parameters.items()}
+    stored = {} if weights is None else weights_of(weights, pieces.model)
+    specs = {own: (list(p.shape), p.requires_grad, id(p) in of_ids, _stored(stored[own]) if stored else _values(p, own))
+             for own, p in parameters.items()}
     described = [(piece.name, [(own, specs[own]) for own in piece.parameters]) for piece in pieces.pieces]
     weight = "next labels" if causal else "labels" if loss is None else "one"
     notes = [*pieces.notes, _compared(pieces, rows(1), shared.dtype)]
@@ -106,10 +110,15 @@ def _values(parameter: torch.nn.Parameter, name: str) -> Callable[[int, int], to
 
     def values(begin: int, count: int) -> torch.Tensor:
         if flat.is_meta:
-            raise UsageError(f"model: expected weights, got none for {name}, which is on the meta device: make the model with weights")
+            raise UsageError(f"model: expected weights, got none for {name}, which is on the meta device: give weights=, a folder that has "
+                             "them")
         return flat[begin : begin + count].to("cpu", torch.float64).contiguous()
 
     return values
+
+
+def _stored(read: Callable[[int, int], torch.Tensor]) -> Callable[[int, int], torch.Tensor]:
+    return lambda begin, count: read(begin, begin + count).to(torch.float64)
 
 
 def _compared(pieces: Cut, batch: dict[str, torch.Tensor], dtype: torch.dtype) -> str:

@@ -359,6 +359,8 @@ class RankRun {
     if (recovery_.record) return "read from the state on nvme";
     if (start_.checkpoint) return "read from " + start_.checkpoint->string();
     const ModelSource& source = session_->source();
+    const auto& parameters = session_->model().parameters;
+    if (std::ranges::any_of(parameters, [](const auto& one) { return bool(one->given); })) return "from the program";
     const std::string drawn = fmt::format("random (seed {})", config_.seed);
     if (!source.has_weights || config_.from_scratch) return drawn;
     const std::string read = "read from " + source.folder->string();
