@@ -251,6 +251,7 @@ nn::Sequential OwnModel::build(DType dtype, const std::shared_ptr<const OwnModel
         parameter->given = one.values.is_valid() ? torch_values(one.name, one.values, raised) : one.given;
         parameter->frozen = !one.declared->trainable();
         parameter->of_ids = one.declared->of_ids;
+        parameter->statistic = one.statistic;
       }
       parameters.push_back({one.declared, {parameter, uses++}});
     }

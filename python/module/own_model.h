@@ -24,6 +24,7 @@ struct NamedParameter {
   std::shared_ptr<const Declared> declared;
   std::function<void(i64 begin, std::span<double> out)> given;  // computes the initial values; if empty, they are drawn at random
   nb::object values = {};  // for a model of PyTorch: the Python function that gives the initial values (torch_block.h)
+  bool statistic = false;  // nn::Parameter::statistic
 };
 
 struct OwnBlock {

@@ -140,7 +140,7 @@ NamedParameter torch_parameter(const std::string& name, const nb::tuple& spec) {
   declared->leaf = std::make_shared<Leaf>();
   declared->leaf->wanted = nb::cast<bool>(spec[1]);
   declared->of_ids = nb::cast<bool>(spec[2]);
-  return {name, declared, {}, nb::object(spec[3])};
+  return {name, declared, {}, nb::object(spec[3]), nb::cast<bool>(spec[4])};
 }
 
 std::function<void(i64 begin, std::span<double> out)> torch_values(const std::string& name, nb::handle values, Raised& raised) {

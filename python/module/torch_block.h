@@ -37,8 +37,9 @@ class TorchBlock final : public nn::Module {
   Raised& raised_;
 };
 
-/// Returns the parameter that `spec` describes, the tuple (shape, trained, rows belong to ids, values). values(begin, count) must return
-/// the initial values of a range of elements, counted in row-major order, as an f64 array.
+/// Returns the parameter that `spec` describes, the tuple (shape, trained, rows belong to ids, values, statistic). values(begin, count) must
+/// return the initial values of a range of elements, counted in row-major order, as an f64 array. A statistic is a buffer that a forward in
+/// training changes, such as batch norm's running mean (nn::Parameter::statistic).
 NamedParameter torch_parameter(const std::string& name, const nb::tuple& spec);
 /// Returns the function that reads the initial values of a parameter with torch_parameter()'s `values`.
 std::function<void(i64 begin, std::span<double> out)> torch_values(const std::string& name, nb::handle values, Raised& raised);

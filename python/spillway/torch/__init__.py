@@ -6,11 +6,11 @@ import torch
 
 from .. import _core
 from ..errors import UsageError, UsageTypeError
-from ._cut import Cut, Piece, check, cut
+from ._comparison import compare
+from ._cut import Cut, Piece, cut
 from ._data import Samples, samples_of, with_labels
 from ._save import save_pretrained, weights_of
 from ._skeleton import Shared
-from ._virtual import virtual_weights
 
 TYPE_CHECKING = False  # type checkers take it as True; at run time, not importing typing saves time
 if TYPE_CHECKING:
@@ -62,14 +62,19 @@ def training(model: Any, name: str, arguments: dict[str, Any], data: Any, valida
     parameters = dict(pieces.model.named_parameters())
     dtype = _checked_type(parameters)
     arguments.setdefault("precision", _PRECISIONS[dtype])
-    shared = Shared(pieces, rows, _TYPES.get(arguments["precision"], torch.float32), autocast)
+    found = compare(pieces, rows(2), _TYPES.get(arguments["precision"], torch.float32))
+    shared = Shared(pieces, found.statistics, rows, _TYPES.get(arguments["precision"], torch.float32), autocast)
     of_ids = {id(m.weight) for m in pieces.model.modules() if isinstance(m, torch.nn.Embedding)}
     stored = {} if weights is None else weights_of(weights, pieces.model)
-    specs = {own: (list(p.shape), p.requires_grad, id(p) in of_ids, _stored(stored[own]) if stored else _values(p, own))
+    specs = {own: (list(p.shape), p.requires_grad, id(p) in of_ids, _stored(stored[own]) if stored else _values(p, own), False)
              for own, p in parameters.items()}
-    described = [(piece.name, [(own, specs[own]) for own in piece.parameters]) for piece in pieces.pieces]
+    buffers = dict(pieces.model.named_buffers())
+    for own in {name for names in found.statistics for name in names}:
+        specs[own] = (list(buffers[own].shape), True, False, _values(buffers[own], own), True)
+    described = [(piece.name, [(own, specs[own]) for own in [*piece.parameters, *statistics]])
+                 for piece, statistics in zip(pieces.pieces, found.statistics)]
     weight = "next labels" if causal else "labels" if loss is None else "one"
-    notes = [*pieces.notes, _compared(pieces, rows(1), shared.dtype)]
+    notes = [*pieces.notes, found.note]
     return _core._torch_training(arguments, name, described, shared.skeleton, weight, samples, validation, notes)
 
 
@@ -105,7 +110,7 @@ def _checked_type(parameters: dict[str, torch.nn.Parameter]) -> torch.dtype:
     return next(p.dtype for p in parameters.values() if p.requires_grad)
 
 
-def _values(parameter: torch.nn.Parameter, name: str) -> Callable[[int, int], torch.Tensor]:
+def _values(parameter: torch.Tensor, name: str) -> Callable[[int, int], torch.Tensor]:
     flat = parameter.detach().reshape(-1)
 
     def values(begin: int, count: int) -> torch.Tensor:
@@ -120,15 +125,3 @@ def _values(parameter: torch.nn.Parameter, name: str) -> Callable[[int, int], to
 def _stored(read: Callable[[int, int], torch.Tensor]) -> Callable[[int, int], torch.Tensor]:
     return lambda begin, count: read(begin, begin + count).to(torch.float64)
 
-
-def _compared(pieces: Cut, batch: dict[str, torch.Tensor], dtype: torch.dtype) -> str:
-    """Compares the blocks with the whole model on the first row, with random weights that take no memory."""
-    typed = {name: t.to(dtype) if t.dtype.is_floating_point else t for name, t in batch.items()}
-    with virtual_weights(pieces.model, dtype):
-        difference = check(pieces, pieces.model, typed)
-    count = len(pieces.pieces)
-    text = f"PyTorch   {count} block{'s' if count != 1 else ''}; their loss and the whole model's differ by {difference:.1g}"
-    if not difference <= 1e-2:
-        raise UsageError(f"model: expected blocks that compute the model's loss, got one that differs by {difference:.3g}: name the list of "
-                         'layers (layers="model.layers"), or give the model as a list of modules')
-    return text

@@ -24,14 +24,18 @@ if TYPE_CHECKING:
 NAMES = {torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int64: "i64", torch.int32: "i32",
          torch.uint8: "u8", torch.bool: "bool"}
 
+_MOMENTUM = 0.1  # nn::kStatisticMomentum: a step moves a statistic by this share towards its gradient
 _random = threading.RLock()  # PyTorch's generator of random numbers is one for all threads
 
 
 class Shared:
     """What all Skeletons of a run share: the model, and what was measured of its blocks."""
 
-    def __init__(self, cut: Cut, rows: Callable[[int], dict[str, torch.Tensor]], dtype: torch.dtype, autocast: Optional[torch.dtype]) -> None:
+    def __init__(self, cut: Cut, statistics: list[list[str]], rows: Callable[[int], dict[str, torch.Tensor]], dtype: torch.dtype,
+                 autocast: Optional[torch.dtype]) -> None:
         self.cut = cut
+        self.statistics = statistics
+        """For each block: the names of the buffers that its forward in training changes."""
         self.rows = rows
         """rows(n) gives n rows of the training data, with which blocks are measured."""
         self.dtype = dtype
@@ -53,9 +57,11 @@ class Skeleton:
         model = shared.cut.model
         memo: dict[int, Any] = {id(p): torch.nn.Parameter(torch.empty_like(p, device="meta"), p.requires_grad) for p in model.parameters()}
         self.cut = copy.deepcopy(shared.cut, memo)
-        self.owners = _owners(self.cut.model)
+        self.owners = owners_of(self.cut.model)
         self.trained = {name: p.requires_grad for name, p in self.cut.model.named_parameters()}
         self.buffers = list(self.cut.model.buffers())
+        all_train = not self.cut.model.training  # as from_pretrained() leaves it; otherwise each module keeps its own mode
+        self.modes = [(module, all_train or module.training) for module in self.cut.model.modules()]
         self.threads = 0
         self.batch: tuple[list[torch.Tensor], dict[str, torch.Tensor]] = ([], {})
         self.training: Optional[bool] = None
@@ -69,7 +75,8 @@ class Skeleton:
     def _measure(self, index: int, rows: int, training: bool) -> tuple[tuple[int, ...], str, int, int, int, int]:
         key = (_kind(self.cut.model, self.cut.pieces[index], index), self._layout(index - 1, rows, training), rows, training)
         if key not in self.shared.measured:
-            self.shared.measured[key] = self._run_once(index, rows, training)
+            with _random, torch.random.fork_rng(devices=[]):
+                self.shared.measured[key] = self._run_once(index, rows, training)
         layout, *sizes, is_random = self.shared.measured[key]
         self.shared.layouts.setdefault(index, (rows, layout))
         if is_random:
@@ -94,27 +101,27 @@ class Skeleton:
                  for shape, dtype in self._layout(index - 1, rows, training)]
         parameters = dict(self.cut.model.named_parameters())
         weights = [torch.empty(parameters[name].shape, dtype=self.shared.dtype).uniform_(-0.03, 0.03) for name in piece.parameters]
+        statistics = dict(self.cut.model.named_buffers())
+        weights += [statistics[name].to(self.shared.dtype) for name in self.shared.statistics[index]]
         buffers = [b.clone() for b in self.buffers]
         before = torch.get_rng_state()
-        with _random:
-            def forward(grad: bool) -> tuple[tuple[torch.Tensor, ...], list[torch.Tensor]]:
-                return self._run(piece, index, parts, weights, batch, training, grad)
+        def forward(grad: bool) -> tuple[tuple[torch.Tensor, ...], list[torch.Tensor]]:
+            return self._run(piece, index, parts, weights, batch, training, grad)
 
-            def backward() -> None:
-                outputs, leaves = recorded.pop()
-                wanted = [leaf for leaf in leaves if leaf.requires_grad]
-                grown = [t for t in outputs if t.requires_grad]
-                if grown and wanted:
-                    torch.autograd.grad(grown, wanted, [torch.ones_like(t) for t in grown], allow_unused=True)
+        def backward() -> None:
+            outputs, leaves = recorded.pop()
+            wanted = [leaf for leaf in leaves if leaf.requires_grad]
+            grown = [t for t in outputs if t.requires_grad]
+            if grown and wanted:
+                torch.autograd.grad(grown, wanted, [torch.ones_like(t) for t in grown], allow_unused=True)
 
-            recorded = [forward(training)]
-            layout = [(tuple(t.shape), t.dtype) for t in recorded[0][0]]
-            is_random = training and not torch.equal(before, torch.get_rng_state())
-            if training:
-                backward()
-            recorded.clear()
-            sizes = bytes_of([lambda: forward(False), *([lambda: recorded.append(forward(True)), backward] if training else [])])
-            torch.set_rng_state(before)
+        recorded = [forward(training)]
+        layout = [(tuple(t.shape), t.dtype) for t in recorded[0][0]]
+        is_random = training and not torch.equal(before, torch.get_rng_state())
+        if training:
+            backward()
+        recorded.clear()
+        sizes = bytes_of([lambda: forward(False), *([lambda: recorded.append(forward(True)), backward] if training else [])])
         for buffer, value in zip(self.buffers, buffers):
             buffer.copy_(value)
         if not training:
@@ -155,35 +162,40 @@ class Skeleton:
         self._check(index, piece, outputs, rows, last)
         if kept is not None:
             kept.outputs, kept.leaves, kept.weight = outputs, leaves, counted if last else None
+            kept.statistics = len(self.shared.statistics[index])
         return Forward(outputs, last, counted, kept)
 
     def _run(self, piece: Piece, index: int, parts: list[torch.Tensor], weights: list[torch.Tensor], batch: dict[str, torch.Tensor],
              training: bool, grad: bool, x_trained: bool = True) -> tuple[tuple[torch.Tensor, ...], list[torch.Tensor]]:
         """Returns the outputs and, with `grad`, the leaves: first those of `parts`, then the weights."""
         if training is not self.training:
-            self.cut.model.train(training)
+            for module, trains in self.modes:
+                module.training = training and trains
             self.training = training
         carried = [t.detach().requires_grad_(grad and x_trained and t.dtype.is_floating_point) for t in parts]
-        bound = [torch.nn.Parameter(w, grad and self.trained[name]) for name, w in zip(piece.parameters, weights)]
-        places = [(module, attribute, value, module._parameters[attribute])
-                  for name, value in zip(piece.parameters, bound) for module, attribute in self.owners[name]]
-        for module, attribute, value, _ in places:
-            module._parameters[attribute] = value
+        names = [*piece.parameters, *self.shared.statistics[index]]
+        count = len(piece.parameters)
+        bound: list[torch.Tensor] = [torch.nn.Parameter(w, grad and self.trained[name]) for name, w in zip(piece.parameters, weights)]
+        bound += [w.clone() for w in weights[count:]]  # statistics, which the forward changes
+        places = [(held, attribute, value, held[attribute])
+                  for name, value in zip(names, bound) for held, attribute in self.owners[name]]
+        for held, attribute, value, _ in places:
+            held[attribute] = value
         try:
             with torch.autocast("cpu", self.shared.autocast) if self.shared.autocast else contextlib.nullcontext():
                 with torch.enable_grad() if grad else torch.no_grad():
                     outputs = piece.run(tuple(carried), batch)
         finally:
-            for module, attribute, _, before in places:
-                module._parameters[attribute] = before
+            for held, attribute, _, before in places:
+                held[attribute] = before
         if not isinstance(outputs, tuple) or not outputs or not all(torch.is_tensor(t) for t in outputs):
             raise UsageError(f"forward: expected a tensor or a tuple of tensors from `{piece.name}`, got {type(outputs).__name__}")
+        for t in outputs:
+            if t.dtype not in NAMES or t.layout != torch.strided:
+                raise UsageError(f"forward: expected dense tensors of real numbers from `{piece.name}`, got {t.layout} of {t.dtype}")
         return outputs, [*carried, *bound]
 
     def _check(self, index: int, piece: Piece, outputs: tuple[torch.Tensor, ...], rows: int, last: bool) -> None:
-        for t in outputs:
-            if t.dtype not in NAMES or t.is_sparse:
-                raise UsageError(f"forward: expected dense tensors of real numbers from `{piece.name}`, got {t.layout} of {t.dtype}")
         if last:
             if len(outputs) != 1 or outputs[0].numel() != 1 or not outputs[0].dtype.is_floating_point:
                 raise UsageError(f"forward: expected one number, the mean loss, from the last block `{piece.name}`, got "
@@ -245,6 +257,8 @@ class Graph:
         self.outputs: tuple[torch.Tensor, ...] = ()
         self.leaves: list[torch.Tensor] = []
         self.weight: Optional[float] = None
+        self.statistics = 0
+        """How many of the leaves, at their end, are statistics that the forward changed."""
         self._slots = {t.untyped_storage().data_ptr(): slot for slot, t in enumerate([x, *weights]) if t is not None and t.numel() > 0}
         self._now: list[Optional[torch.Tensor]] = []
         self._left: Optional[set[int]] = None
@@ -289,6 +303,10 @@ class Graph:
             for i, place in enumerate(places):
                 if place is None:
                     continue
+                if i >= len(self.leaves) - self.statistics:
+                    before = values[i - count + 1]
+                    place.copy_(before + (self.leaves[i] - before) / _MOMENTUM)
+                    continue
                 gradient = found.get(i)
                 place.zero_() if gradient is None else place.copy_(gradient.to_dense() if gradient.is_sparse else gradient)
         self._now = []
@@ -296,14 +314,15 @@ class Graph:
             self.outputs, self.leaves = (), []
 
 
-def _owners(model: torch.nn.Module) -> dict[str, list[tuple[torch.nn.Module, str]]]:
-    """For each parameter, under its first name, the modules and attributes that hold it."""
-    names = {id(p): name for name, p in model.named_parameters()}
-    owners: dict[str, list[tuple[torch.nn.Module, str]]] = {}
+def owners_of(model: torch.nn.Module) -> dict[str, list[tuple[dict[str, Any], str]]]:
+    """For each parameter and buffer, under its first name, the dictionaries of modules that hold it and its keys in them."""
+    names = {id(t): name for name, t in [*model.named_parameters(), *model.named_buffers()]}
+    owners: dict[str, list[tuple[dict[str, Any], str]]] = {}
     for module in model.modules():
-        for attribute, p in module._parameters.items():
-            if p is not None:
-                owners.setdefault(names[id(p)], []).append((module, attribute))
+        for held in (module._parameters, module._buffers):
+            for attribute, t in held.items():
+                if t is not None:
+                    owners.setdefault(names[id(t)], []).append((held, attribute))
     return owners
 
 

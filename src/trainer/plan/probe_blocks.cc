@@ -338,9 +338,9 @@ std::vector<BlockSeconds> time_blocks(const PlanRequest& r, Device device, Tf32 
   const Kinds kinds = kinds_of(r);
   if (pass_flops(r, kinds, 1) > kMostRowSeconds * kExpectedShare * flops) return {};
   MemoryPool pool("probe", budget_bytes, "", device.is_cuda() ? gpu_memory(device.index, budget_bytes) : system_memory());
-  // Image models need a batch of two images: a block may reduce an image to one element, and batch norm's variance of a single element is
-  // undefined.
-  i64 rows = r.model->reads_images() ? std::min<i64>(2, r.micro_batch_size) : 1;
+  // Models that do not read tokens need a batch of two samples: a block may reduce a sample to one element, and batch norm's variance of a
+  // single element is undefined.
+  i64 rows = r.model->reads_tokens() ? 1 : std::min<i64>(2, r.micro_batch_size);
   std::vector<BlockSeconds> timed = time_rows(r, kinds, rows, device, tf32, threads, pool);
   if (timed.empty()) return {};
   i64 more = r.micro_batch_size;
