@@ -51,6 +51,13 @@ if [ "$listed" != "$skipped" ]; then
   if [ "$(id -u)" -eq 0 ] && [ ! -e /dev/nvidiactl ]; then [ $status -ne 0 ] || status=1; fi
 fi
 
-sed -n '/tests passed, .* tests failed/,$p' $log
-[ $status -eq 0 ] || echo "scripts/test.sh: failed; the reasons are above the summary" >&2
+sed -n '/tests passed, .* tests failed/,$p' $log | grep -vE '\(Skipped\)$|^The following tests did not run:'
+if [ $status -ne 0 ]; then  # the reasons once more, at the end, because who reads only the end of a long output would miss them
+  {
+    echo "scripts/test.sh: failed. Tests that failed (what they printed is above the summary):"
+    grep -E '^[0-9]+/[0-9]+ Test .*\*\*\*(Failed|Exception|Timeout|Not Run)' $log | sed 's/ \.\.*/ /' || echo "  none"
+    echo "Skipped tests against tests/expected_skips.txt (< listed, > skipped here):"
+    diff <(echo "$listed") <(echo "$skipped") || true
+  } >&2
+fi
 exit $status
