@@ -63,7 +63,7 @@ def training(model: Any, name: str, arguments: dict[str, Any], data: Any, valida
     dtype = _checked_type(parameters)
     arguments.setdefault("precision", _PRECISIONS[dtype])
     found = compare(pieces, rows(2), _TYPES.get(arguments["precision"], torch.float32))
-    shared = Shared(pieces, found.statistics, rows, _TYPES.get(arguments["precision"], torch.float32), autocast)
+    shared = Shared(pieces, found, rows, _TYPES.get(arguments["precision"], torch.float32), autocast)
     of_ids = {id(m.weight) for m in pieces.model.modules() if isinstance(m, torch.nn.Embedding)}
     stored = {} if weights is None else weights_of(weights, pieces.model)
     specs = {own: (list(p.shape), p.requires_grad, id(p) in of_ids, _stored(stored[own]) if stored else _values(p, own), False)

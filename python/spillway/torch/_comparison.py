@@ -25,20 +25,23 @@ class Comparison:
     """A line for the log."""
     statistics: list[list[str]]
     """For each block: the names of the floating-point buffers that its forward in training changes."""
+    counters: list[str]
+    """The names of other buffers that a forward changes, such as batch norm's number of batches."""
 
 
 def compare(cut: Cut, batch: dict[str, torch.Tensor], dtype: torch.dtype) -> Comparison:
     """Runs the blocks and the whole model on the first samples, of texts on their first tokens. Throws UsageError if their losses differ."""
     short = _beginning({name: t.to(dtype) if t.dtype.is_floating_point else t for name, t in batch.items()})
     with virtual_weights(cut.model, dtype), _as_before(cut.model), torch.random.fork_rng(devices=[]):
-        statistics = _changed(cut, short)
+        changed = _changed(cut, short)
         difference = check(cut, cut.model, short)
-    count = len(cut.pieces)
+    count, buffers = len(cut.pieces), dict(cut.model.named_buffers())
     if not difference <= 1e-2:
         raise UsageError(f"model: expected blocks that compute the model's loss, got a loss that differs by {difference:.3g}: name the list "
                          'of layers (layers="model.layers"), or give the model as a list of modules')
     return Comparison(f"PyTorch: {count} block{'s' if count != 1 else ''}, whose loss and the whole model's differ by {difference:.1g}",
-                      statistics)
+                      [[name for name in names if buffers[name].is_floating_point()] for names in changed],
+                      [name for names in changed for name in names if not buffers[name].is_floating_point()])
 
 
 def _beginning(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -51,15 +54,15 @@ def _beginning(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def _changed(cut: Cut, batch: dict[str, torch.Tensor]) -> list[list[str]]:
-    buffers = {name: b for name, b in cut.model.named_buffers() if b.is_floating_point()}
+    buffers = dict(cut.model.named_buffers())
     cut.model.train()
     found: list[list[str]] = []
     carried: tuple[torch.Tensor, ...] = ()
     with torch.no_grad():
         for piece in cut.pieces:
-            versions = {name: b._version for name, b in buffers.items()}
+            before = {name: b.clone() for name, b in buffers.items()}  # batch norm does not count its changes as versions
             carried = piece.run(carried, batch)
-            found.append([name for name, b in buffers.items() if b._version != versions[name]])
+            found.append([name for name, b in buffers.items() if not torch.equal(b, before[name])])
             for name, p in cut.model.named_parameters():
                 if p._version:
                     raise UsageError(f"forward: expected weights that a forward only reads, got `{piece.name}`, which changes {name} in place")

@@ -19,6 +19,7 @@ TYPE_CHECKING = False  # type checkers take it as True; at run time, not importi
 if TYPE_CHECKING:
     from typing import Any, Callable, Iterator, Optional
 
+    from ._comparison import Comparison
     from ._cut import Cut, Piece
 
 NAMES = {torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int64: "i64", torch.int32: "i32",
@@ -31,11 +32,10 @@ _random = threading.RLock()  # PyTorch's generator of random numbers is one for 
 class Shared:
     """What all Skeletons of a run share: the model, and what was measured of its blocks."""
 
-    def __init__(self, cut: Cut, statistics: list[list[str]], rows: Callable[[int], dict[str, torch.Tensor]], dtype: torch.dtype,
+    def __init__(self, cut: Cut, found: Comparison, rows: Callable[[int], dict[str, torch.Tensor]], dtype: torch.dtype,
                  autocast: Optional[torch.dtype]) -> None:
         self.cut = cut
-        self.statistics = statistics
-        """For each block: the names of the buffers that its forward in training changes."""
+        self.statistics, self.counters = found.statistics, found.counters
         self.rows = rows
         """rows(n) gives n rows of the training data, with which blocks are measured."""
         self.dtype = dtype
@@ -60,6 +60,7 @@ class Skeleton:
         self.owners = owners_of(self.cut.model)
         self.trained = {name: p.requires_grad for name, p in self.cut.model.named_parameters()}
         self.buffers = list(self.cut.model.buffers())
+        self.counters = [self.cut.model.get_buffer(name) for name in shared.counters]
         all_train = not self.cut.model.training  # as from_pretrained() leaves it; otherwise each module keeps its own mode
         self.modes = [(module, all_train or module.training) for module in self.cut.model.modules()]
         self.threads = 0
@@ -141,7 +142,7 @@ class Skeleton:
         whole = self._batch(batch, row_mask)
         parts = [] if x is None else self._unpacked(index, x, rows)
         kept = None if keep == "nothing" else Graph(x, weights) if keep == "movable graph" else Graph(None, [])
-        changing = [b for b in self.buffers if b._version] if keep == "graph" and training else []
+        changing = self.counters if keep == "graph" and training else []  # a forward that is repeated is counted once
         saved = [b.clone() for b in changing]
         versions = [w._version for w in weights]
         with contextlib.ExitStack() as scopes:
