@@ -300,6 +300,10 @@ class Crossings:
                         first = self.as_argument[leaf.key][0]
                         trace.made[leaf.key] = 2 * source + 1 if source is not None and source < first else 2 * first
                         trace.read.setdefault(leaf.key, set()).add(2 * at + 1)
+                        name = trace.names.get(leaf.key[1])
+                        if name is not None:  # a parameter that the model hands to its layers
+                            trace.made[leaf.key] = 0
+                            trace.segments_of[name] = trace.segments_of.get(name, set()) - {2 * at + 1} | {0}
         for key in sorted(trace.read, key=lambda key: (trace.made[key], min(trace.read[key]))):
             self.numbers[key] = len(self.numbers)
 
