@@ -69,7 +69,7 @@ def _cut(model: torch.nn.Module, example: Batch, layers: Optional[str], loss: Op
     if isinstance(model, (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)) and layers is None:
         return _chain(model, loss)
     found = _layers(model, layers)
-    if found is None:
+    if not found:
         return _whole(model, loss, "its list of layers was not found (name it: layers=\"model.layers\")")
     skeleton = Skeleton(model, [module for _, module in found], loss)
     try:
@@ -157,25 +157,45 @@ def _whole(model: torch.nn.Module, loss: Optional[Loss], why: str) -> Cut:
     return Cut(model, [piece], [f"{type(model).__name__} is one block, because {why}."], loss)
 
 
-def _layers(model: torch.nn.Module, name: Optional[str]) -> Optional[list[tuple[str, torch.nn.Module]]]:
-    """Returns the layers with their names: those that the user named, or the list of as many as the config says that has most parameters."""
+def _layers(model: torch.nn.Module, names: Optional[str]) -> list[tuple[str, torch.nn.Module]]:
+    """Returns the layers with their names.
+
+    They are those that the user named; in a model of transformers those of the list, as long as the config says, that has most parameters;
+    in any other model those of all lists of blocks."""
     modules = dict(model.named_modules())
-    if name is not None:
-        chosen = modules.get(name)
-        if chosen is None or next(chosen.children(), None) is None:
-            lists = [known for known, module in modules.items() if isinstance(module, (torch.nn.ModuleList, torch.nn.Sequential))]
-            raise usage_error(f"layers: expected the name of a list of modules in {type(model).__name__}, got {name}: "
-                              f"it has {', '.join(lists[:8]) or 'no lists'}")
-        return [(f"{name}.{key}", module) for key, module in chosen.named_children()]
+    lists = {name: module for name, module in modules.items() if isinstance(module, (torch.nn.ModuleList, torch.nn.Sequential))}
     config = getattr(model, "config", None)
-    if not hasattr(config, "get_text_config"):
-        return None
-    count = getattr(config.get_text_config(), "num_hidden_layers", None)
-    lists = [(known, module) for known, module in modules.items() if isinstance(module, torch.nn.ModuleList) and len(module) == count]
-    if not lists:
-        return None
-    name, chosen = max(lists, key=lambda one: sum(parameter.numel() for parameter in one[1].parameters()))
-    return [(f"{name}.{key}", module) for key, module in chosen.named_children()]
+    if names is not None:
+        chosen = [name.strip() for name in names.split(",")]
+        for name in chosen:
+            if not name or next(modules.get(name, torch.nn.Identity()).children(), None) is None:
+                raise usage_error(f"layers: expected the name of a list of modules in {type(model).__name__}, got {name!r}: "
+                                  f"it has {', '.join(list(lists)[:8]) or 'no lists'}")
+    elif hasattr(config, "get_text_config"):
+        count = getattr(config.get_text_config(), "num_hidden_layers", None)
+        fitting = [name for name, module in lists.items() if isinstance(module, torch.nn.ModuleList) and len(module) == count]
+        chosen = sorted(fitting, key=lambda name: -sum(parameter.numel() for parameter in lists[name].parameters()))[:1]
+    else:
+        chosen = []
+        for name, module in lists.items():
+            if name and sum(_is_block(child) for child in module.children()) > 1 and not any(name.startswith(f"{one}.") for one in chosen):
+                chosen.append(name)
+    return [layer for name in chosen for layer in _called(name, modules[name])]
+
+
+def _is_block(module: torch.nn.Module) -> bool:
+    return next(module.children(), None) is not None
+
+
+def _called(name: str, module: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
+    """Returns the modules in a list. Lists in it, which nothing calls, are taken apart."""
+    result = []
+    for key, child in module.named_children():
+        if isinstance(child, (torch.nn.ModuleList, torch.nn.ModuleDict)):
+            result += _called(f"{name}.{key}", child)
+        else:
+            result.append((f"{name}.{key}", child))
+    return result
 
 
 def _traced(skeleton: Skeleton, example: Batch, names: dict[int, str], called: dict[int, str]) -> Cut:
