@@ -1,4 +1,4 @@
-"""Cuts small models into blocks and compares their loss and gradients with PyTorch's, in fp64.
+"""Cuts small models of transformers into blocks and compares their loss and gradients with PyTorch's, in fp64.
 
 SPILLWAY_CUT_SWEEP=1 also runs configurations of more families than a test of seconds can."""
 
@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 tf = pytest.importorskip("transformers")
 
 from spillway.torch import _cut  # noqa: E402  (after the checks for PyTorch)
+from torch_cut_runs import expect_as_plain, expect_layers  # noqa: E402
 
 VOCABULARY, LENGTH = 99, 17
 BASE = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2,
@@ -39,16 +40,17 @@ FAMILIES = {
     "glm4_moe": dict(BASE, **ROUTED),
     "olmo3": dict(BASE, sliding_window=8),
     "mixtral": dict(BASE, **LOCAL),
-    "nemotron_h": dict(BASE, mamba_num_heads=4, mamba_head_dim=16, ssm_state_size=8, n_groups=1, layers_block_type=["mamba", "attention", "mamba", "moe"],
-                       moe_shared_expert_intermediate_size=16, **{name: value for name, value in ROUTED.items() if name != "first_k_dense_replace"}),
+    "nemotron_h": dict(BASE, mamba_num_heads=4, mamba_head_dim=16, ssm_state_size=8, n_groups=1, n_routed_experts=4, num_experts_per_tok=2,
+                       n_group=1, topk_group=1, moe_intermediate_size=16, moe_shared_expert_intermediate_size=16,
+                       layers_block_type=["mamba", "attention", "mamba", "moe"]),
     "lfm2": dict(BASE, block_ff_dim=48, full_attn_idxs=[1, 3]),
     "zamba2": dict(BASE, mamba_d_state=8, n_mamba_heads=4, mamba_ngroups=1, num_mem_blocks=1, layers_block_type=["mamba", "hybrid"] * 2,
                    attention_head_dim=16, mamba_headdim=16),
 }
 MORE_FAMILIES = {
     **{name: dict(BASE) for name in (
-        "qwen2 qwen3 phi3 gpt_neox olmo2 glm4 ernie4_5 stablelm starcoder2 smollm3 hunyuan_v1_dense seed_oss arcee doge nanochat diffllama bitnet"
-    ).split()},
+        "qwen2 qwen3 phi3 gpt_neox olmo2 glm4 ernie4_5 stablelm starcoder2 smollm3 hunyuan_v1_dense seed_oss arcee doge nanochat diffllama "
+        "bitnet").split()},
     **{name: dict(BASE, sliding_window=8) for name in "mistral gemma2 cohere2 exaone4 vaultgemma".split()},
     **{name: dict(BASE, **EXPERTS, output_router_logits=True) for name in "qwen3_moe olmoe flex_olmo".split()},
     **{name: dict(BASE, **LOCAL) for name in "granitemoe phimoe minimax_m2".split()},
@@ -57,7 +59,8 @@ MORE_FAMILIES = {
     **{name: dict(BASE, **LATENT, index_head_dim=16, index_n_heads=2, index_topk=4) for name in "deepseek_v32 glm_moe_dsa".split()},
     "qwen2_moe": dict(BASE, **EXPERTS, shared_expert_intermediate_size=16, output_router_logits=True),
     "qwen3_5_moe_text": dict(BASE, **LINEAR, **EXPERTS, shared_expert_intermediate_size=16),
-    "gemma3n_text": dict(BASE, **SLIDING, **PER_LAYER, num_kv_shared_layers=2, altup_num_inputs=2, laurel_rank=8, activation_sparsity_pattern=[0.0] * 4),
+    "gemma3n_text": dict(BASE, **SLIDING, **PER_LAYER, num_kv_shared_layers=2, altup_num_inputs=2, laurel_rank=8,
+                         activation_sparsity_pattern=[0.0] * 4),
     "gemma4_text": dict(BASE, **GEMMA4, hidden_size_per_layer_input=0),
     "ernie4_5_moe": dict(BASE, moe_intermediate_size=16, moe_num_experts=4, moe_k=2, moe_layer_start_index=1, output_router_logits=True),
     "olmo_hybrid": dict(BASE, **LINEAR),
@@ -105,82 +108,6 @@ def batch_of_tokens(padded=False):
     return dict(input_ids=ids, labels=labels.masked_fill(mask == 0, -100), attention_mask=mask)
 
 
-def slots(model):
-    """The places of each parameter, by its first name."""
-    places = {}
-    for module in model.modules():
-        for key, parameter in module._parameters.items():
-            if parameter is not None:
-                places.setdefault(id(parameter), []).append((module._parameters, key))
-    return {name: places[id(parameter)] for name, parameter in model.named_parameters()}
-
-
-def as_the_engine_runs(cut, weights, batch):
-    """Returns loss and gradients as the engine computes them: each block has only the weights that it names, gets copies of what travels,
-    and is run again for its backward, from the same random state."""
-    places = slots(cut.model)
-    before = {name: [holder[key] for holder, key in where] for name, where in places.items()}
-
-    def run(piece, carried):
-        for name, where in places.items():
-            weight = weights[name] if name in piece.parameters else torch.empty(0, dtype=weights[name].dtype)
-            for holder, key in where:
-                holder[key] = weight
-        return piece.run(carried, batch)
-
-    travelling, states = [()], []
-    with torch.no_grad():
-        for piece in cut.pieces:
-            states.append(torch.get_rng_state())
-            travelling.append(tuple(tensor.contiguous().clone() for tensor in run(piece, travelling[-1])))
-    (loss,) = travelling.pop()
-    gradients, upstream = {}, (torch.ones_like(loss),)
-    for piece, carried, state in zip(reversed(cut.pieces), reversed(travelling), reversed(states)):
-        torch.set_rng_state(state)
-        carried = tuple(tensor.requires_grad_(tensor.is_floating_point()) for tensor in carried)
-        results = [(result, gradient) for result, gradient in zip(run(piece, carried), upstream)
-                   if gradient is not None and result.requires_grad]
-        names = [name for name in piece.parameters if weights[name].requires_grad]
-        inputs = [tensor for tensor in carried if tensor.requires_grad] + [weights[name] for name in names]
-        found = torch.autograd.grad([result for result, _ in results], inputs, [gradient for _, gradient in results], allow_unused=True)
-        for name, gradient in zip(names, found[len(inputs) - len(names):]):
-            if gradient is not None:
-                gradients[name] = gradients[name] + gradient if name in gradients else gradient
-        of_carried = iter(found)
-        upstream = tuple(next(of_carried) if tensor.requires_grad else None for tensor in carried)
-    for name, where in places.items():
-        for (holder, key), parameter in zip(where, before[name]):
-            holder[key] = parameter
-    return loss, gradients
-
-
-def plainly(model, batch, loss=None):
-    names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
-    value = _cut._plain(model, batch, loss)
-    gradients = torch.autograd.grad(value, [parameter for _, parameter in model.named_parameters() if parameter.requires_grad], allow_unused=True)
-    return value.detach(), {name: gradient for name, gradient in zip(names, gradients) if gradient is not None}
-
-
-def expect_as_plain(cut, model, batch):
-    weights = {name: parameter.detach().requires_grad_(parameter.requires_grad) for name, parameter in model.named_parameters()}
-    torch.manual_seed(3)
-    right, right_gradients = plainly(model, batch, cut.loss)
-    torch.manual_seed(3)
-    loss, gradients = as_the_engine_runs(cut, weights, batch)
-    assert loss.item() == right.item()
-    for name, gradient in right_gradients.items():
-        size = gradient.norm().item()
-        if size > 0:
-            assert (gradients[name] - gradient).norm().item() <= 1e-12 * size, name
-    for name in gradients.keys() - right_gradients.keys():
-        assert gradients[name].norm().item() == 0, name
-
-
-def expect_layers(cut, count):
-    assert len(cut.pieces) == count + 2, [piece.name for piece in cut.pieces]
-    assert not cut.notes
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_families(family):
     model, batch = made(family), batch_of_tokens()
@@ -205,3 +132,68 @@ def test_made_on_the_meta_device(family):
     assert all(parameter.is_meta for parameter in model.parameters()) and not any(buffer.is_meta for buffer in model.buffers())
     for one in (cut, copy.deepcopy(cut)):
         expect_as_plain(one, real, batch_of_tokens(padded=True))
+
+
+def image_batch(patches):
+    batch = batch_of_tokens(padded=True)
+    ids = batch["input_ids"].clone()
+    ids[:, 1], ids[:, 2:6] = 97, 98  # where a picture begins, and where its four tokens stand
+    return dict(batch, input_ids=ids, pixel_values=torch.randn(*patches, generator=torch.Generator().manual_seed(4), dtype=torch.float64))
+
+
+def test_vision_language_model_with_layers_named():
+    vision = dict(model_type="clip_vision_model", hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4,
+                  image_size=16, patch_size=8)
+    config = tf.LlavaConfig(vision_config=vision, text_config=dict(model_type="llama", **BASE), image_token_index=98)
+    model = tf.AutoModelForImageTextToText.from_config(config, dtype=torch.float64, attn_implementation="sdpa").train()
+    model.model.vision_tower.requires_grad_(False)
+    batch = image_batch((2, 3, 16, 16))
+    cut = _cut.cut(model, batch, layers="model.language_model.layers")
+    expect_layers(cut, 4)
+    assert any("vision_tower" in name for name in cut.pieces[0].parameters)
+    expect_as_plain(cut, model, batch)
+    expect_as_plain(cut, model, dict(batch, pixel_values=batch["pixel_values"].flip(0)))
+
+
+def test_pictures_that_the_model_adds_between_layers_join_blocks():
+    text = dict(BASE, rope_parameters=dict(rope_type="default", mrope_section=[1, 1, 2], rope_theta=1e4))
+    vision = dict(depth=3, hidden_size=32, intermediate_size=48, num_heads=4, out_hidden_size=32, patch_size=4, spatial_merge_size=2,
+                  deepstack_visual_indexes=[0, 1], num_position_embeddings=16)
+    config = tf.Qwen3VLConfig(vision_config=vision, text_config=text, image_token_id=98, vision_start_token_id=97, vision_end_token_id=96,
+                              video_token_id=95)
+    model = tf.AutoModelForImageTextToText.from_config(config, dtype=torch.float64, attn_implementation="sdpa").train()
+    batch = image_batch((32, 96))
+    batch.update(image_grid_thw=torch.tensor([[1, 4, 4]] * 2), mm_token_type_ids=(batch["input_ids"] == 98).long())
+    cut = _cut.cut(model, batch)
+    names = [piece.name for piece in cut.pieces]
+    assert names == ["embedding+model.language_model.layers.0-1", "model.language_model.layers.2", "model.language_model.layers.3", "head"]
+    assert len(cut.notes) == 1 and cut.notes[0].startswith(f"{names[0]} is one block, because the model computes between them")
+    expect_as_plain(cut, model, batch)
+
+
+def test_encoder_and_decoder_with_both_lists_named():
+    config = tf.T5Config(vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=48, num_layers=3, num_heads=4, decoder_start_token_id=0)
+    model = tf.T5ForConditionalGeneration(config).double().train()
+    cut = _cut.cut(model, batch_of_tokens(), layers="encoder.block, decoder.block")
+    expect_layers(cut, 6)
+    assert [piece.name for piece in cut.pieces if "shared.weight" in piece.parameters] == ["embedding", "encoder.block.2", "head"]
+    expect_as_plain(cut, model, batch_of_tokens(padded=True))
+
+
+def test_arguments_of_layers_are_made_once_for_a_batch():
+    model = made("llama")
+    cut, batch = _cut.cut(model, batch_of_tokens()), batch_of_tokens(padded=True)
+    made_for = []
+    model.model.rotary_emb.register_forward_hook(lambda module, args, result: made_for.append(args[0].shape))
+    with torch.no_grad():
+        carried = cut.pieces[0].run((), batch)
+        made_for.clear()
+        for piece in cut.pieces[1:3] * 2:
+            carried = piece.run(carried, batch)
+        assert len(made_for) == 1
+        cut.pieces[1].run(carried, dict(batch))
+        assert len(made_for) == 2
+        batch["attention_mask"].fill_(1)
+        before = cut.pieces[1].run(carried, batch)[0]
+        assert len(made_for) == 3
+        assert torch.equal(before, cut.pieces[1].run(carried, batch_of_tokens())[0])

@@ -60,7 +60,7 @@ def cut(model: Modules, example: Batch, *, layers: Optional[str] = None, loss: O
         model = torch.nn.ModuleList(model)
     without_value = make_buffers_real(model, device_of(example))
     result = _cut(model, example, layers, loss)
-    result.notes += [f"The buffer {name} was on the meta device and is 0 until a checkpoint is loaded: the model does not initialize it."
+    result.notes += [f"Buffer {name} was on the meta device and is 0 until it is loaded: the model does not set it."
                      for name in without_value]
     return result
 
@@ -202,29 +202,35 @@ def _traced(skeleton: Skeleton, example: Batch, names: dict[int, str], called: d
     """Makes the blocks of a model whose parameters are stand-ins."""
     torch.manual_seed(_SEED)
     trace = Trace(skeleton, names, called, example)
-    crossings = Crossings(trace, example)
-    by_segment, unused = trace.parameters_by_segment()
+    try:
+        crossings = Crossings(trace, example)
+        pieces, unused = _pieces(crossings)
+        torch.manual_seed(_SEED)
+        composed = _loss(pieces, example)
+    except Exception as error:
+        raise CannotCut(f"its forward failed when it was run in blocks: {type(error).__name__}: {error}") from error
+    right = trace.loss.detach()
+    if not torch.allclose(composed.double(), right.double(), rtol=16 * torch.finfo(right.dtype).eps, atol=0, equal_nan=True):
+        raise CannotCut(f"the loss of its blocks would be {float(composed)}, and that of the model is {float(right)}")
+    notes = [_merged(skeleton, block.start, block.end, crossings.reasons) for block in (piece.run for piece in pieces)
+             if any(border in crossings.reasons for border in range(block.start + 1, block.end))]
+    notes += [f"No block uses {name}." for name in unused]
+    return Cut(skeleton.model, pieces, notes, skeleton.loss_function)
+
+
+def _pieces(crossings: Crossings) -> tuple[list[Piece], list[str]]:
+    """Returns the blocks, and the names of parameters that none uses."""
+    skeleton, pieces = crossings.skeleton, []
+    by_segment, unused = crossings.trace.parameters_by_segment()
     count = len(skeleton.calls)
     ends = [-1, *crossings.borders, count + 1]
-    pieces = []
     for start, end in zip(ends, ends[1:]):
         first = 0 if start < 0 else min(2 * start + 1, 2 * count)
         last = 2 * end if end < count else 2 * end - 1
         parameters = [name for name, segments in by_segment.items() if any(first <= segment <= last for segment in segments)]
         pieces.append(Piece(_name(skeleton, start, end), parameters,
                             Block(skeleton, start, end, parameters, crossings.is_direct(start, end))))
-    right = trace.loss.detach()
-    torch.manual_seed(_SEED)
-    try:
-        composed = _loss(pieces, example)
-    except Exception as error:
-        raise CannotCut(f"its blocks failed: {type(error).__name__}: {error}") from error
-    if not torch.allclose(composed.double(), right.double(), rtol=16 * torch.finfo(right.dtype).eps, atol=0, equal_nan=True):
-        raise CannotCut(f"the loss of its blocks would be {float(composed)}, and that of the model is {float(right)}")
-    notes = [_merged(skeleton, start, end, crossings.reasons) for start, end in zip(ends, ends[1:])
-             if any(border in crossings.reasons for border in range(start + 1, end))]
-    notes += [f"No block uses {name}." for name in unused]
-    return Cut(skeleton.model, pieces, notes, skeleton.loss_function)
+    return pieces, unused
 
 
 def _merged(skeleton: Skeleton, start: int, end: int, reasons: dict[int, str]) -> str:
@@ -237,7 +243,9 @@ def _name(skeleton: Skeleton, start: int, end: int) -> str:
     names = ["embedding"] if start < 0 else []
     inner = calls[max(start, 0):min(end, len(calls))]
     if inner:
-        names.append(inner[0].name if len(inner) == 1 else f"{inner[0].name}-{inner[-1].name.rpartition('.')[2]}")
+        first, last = inner[0].name, inner[-1].name
+        of_one_list = first.rpartition(".")[0] == last.rpartition(".")[0]
+        names.append(first if len(inner) == 1 else f"{first}-{last.rpartition('.')[2] if of_one_list else last}")
     if end > len(calls):
         names.append("head")
     return "+".join(names)

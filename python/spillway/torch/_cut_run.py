@@ -284,15 +284,18 @@ class Pass:
     def recorded(self) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
         """Returns (args, kwargs) of each call, without tensors that travel."""
         self.records = []
-        self._forward()
+        self.result()
         self.random.restore()
         return self.records
 
     def result(self) -> tuple[torch.Tensor, ...]:
-        loss = self._forward()
-        if self.end > len(self.skeleton.calls):
+        loss, count = self._forward(), len(self.skeleton.calls)
+        if loss is not None and (self.end <= count or self.at != count):
+            raise usage_error(f"model: expected its forward to call {count} layers for each batch, got {self.at} calls: make the choice "
+                              "inside of a layer")
+        if loss is not None:
             return (loss,)
-        return tuple(self.env[name] for name in self.skeleton.alive[self.end])
+        return () if self.records is not None else tuple(self.env[name] for name in self.skeleton.alive[self.end])
 
     def _forward(self) -> Optional[torch.Tensor]:
         skeleton = self.skeleton

@@ -1,4 +1,4 @@
-"""Finds out what travels between the layers of a model: its forward is run once, and the graph that PyTorch builds for gradients is read."""
+"""Finds out what travels between the layers of a model: its forward is run once, and the graph that PyTorch builds for gradients read."""
 
 from __future__ import annotations
 
@@ -195,13 +195,13 @@ class Trace:
         nodes, rest = {self.loss.grad_fn: None}, [self.loss.grad_fn]
         while rest:
             for source, _ in rest.pop().next_functions:
-                if source is not None and source not in nodes and not hasattr(source, "variable"):
+                if source is not None and source not in nodes and not _is_leaf(source):
                     nodes[source] = None
                     rest.append(source)
         segments = self._segments(sorted(nodes, key=lambda node: node._sequence_nr()))  # sources come before what is made from them
         for node, segment in segments.items():
             for source, output in node.next_functions:
-                if source is not None and hasattr(source, "variable"):
+                if source is not None and _is_leaf(source):
                     name = self.names.get(id(source.variable))
                     if name is not None:
                         self.segments_of.setdefault(name, set()).add(segment)
@@ -285,7 +285,7 @@ class Crossings:
         found = []
         for path, template in differences(self.trace.calls[at].given, given):
             if template is None:
-                shown = ".".join(str(key) for key in path[1:])
+                shown = ("" if path[0] else "argument ") + ".".join(str(key) for key in path[1:])
                 self.reasons[at] = f"the layers hand on {shown} and change it, and it is no tensor"
             else:
                 found.append((path, template))
@@ -385,6 +385,11 @@ class Crossings:
                 env.update(leaf.key for _, leaf in leaves(template, Leaf))
             env.update(name for _, name in call.left)
         return env.issuperset(self.skeleton.alive[end])
+
+
+def _is_leaf(node: Any) -> bool:
+    """Whether a node of the graph stands for a parameter or for something else that was not computed."""
+    return type(node).__name__ == "AccumulateGrad"
 
 
 def _content(template: Any) -> Any:
