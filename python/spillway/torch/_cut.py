@@ -60,7 +60,7 @@ def cut(model: Modules, example: Batch, *, layers: Optional[str] = None, loss: O
         model = torch.nn.ModuleList(model)
     without_value = make_buffers_real(model, device_of(example))
     result = _cut(model, example, layers, loss)
-    result.notes += [f"The buffer {name} was on the meta device and is 0 until a checkpoint is loaded: the model does not initialize it."
+    result.notes += [f"Buffer {name} was on the meta device and is 0 until it is loaded: the model does not set it."
                      for name in without_value]
     return result
 
@@ -69,7 +69,7 @@ def _cut(model: torch.nn.Module, example: Batch, layers: Optional[str], loss: Op
     if isinstance(model, (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)) and layers is None:
         return _chain(model, loss)
     found = _layers(model, layers)
-    if found is None:
+    if not found:
         return _whole(model, loss, "its list of layers was not found (name it: layers=\"model.layers\")")
     skeleton = Skeleton(model, [module for _, module in found], loss)
     try:
@@ -157,54 +157,80 @@ def _whole(model: torch.nn.Module, loss: Optional[Loss], why: str) -> Cut:
     return Cut(model, [piece], [f"{type(model).__name__} is one block, because {why}."], loss)
 
 
-def _layers(model: torch.nn.Module, name: Optional[str]) -> Optional[list[tuple[str, torch.nn.Module]]]:
-    """Returns the layers with their names: those that the user named, or the list of as many as the config says that has most parameters."""
+def _layers(model: torch.nn.Module, names: Optional[str]) -> list[tuple[str, torch.nn.Module]]:
+    """Returns the layers with their names.
+
+    They are those that the user named; in a model of transformers those of the list, as long as the config says, that has most parameters;
+    in any other model those of all lists of blocks."""
     modules = dict(model.named_modules())
-    if name is not None:
-        chosen = modules.get(name)
-        if chosen is None or next(chosen.children(), None) is None:
-            lists = [known for known, module in modules.items() if isinstance(module, (torch.nn.ModuleList, torch.nn.Sequential))]
-            raise usage_error(f"layers: expected the name of a list of modules in {type(model).__name__}, got {name}: "
-                              f"it has {', '.join(lists[:8]) or 'no lists'}")
-        return [(f"{name}.{key}", module) for key, module in chosen.named_children()]
+    lists = {name: module for name, module in modules.items() if isinstance(module, (torch.nn.ModuleList, torch.nn.Sequential))}
     config = getattr(model, "config", None)
-    if not hasattr(config, "get_text_config"):
-        return None
-    count = getattr(config.get_text_config(), "num_hidden_layers", None)
-    lists = [(known, module) for known, module in modules.items() if isinstance(module, torch.nn.ModuleList) and len(module) == count]
-    if not lists:
-        return None
-    name, chosen = max(lists, key=lambda one: sum(parameter.numel() for parameter in one[1].parameters()))
-    return [(f"{name}.{key}", module) for key, module in chosen.named_children()]
+    if names is not None:
+        chosen = [name.strip() for name in names.split(",")]
+        for name in chosen:
+            if not name or next(modules.get(name, torch.nn.Identity()).children(), None) is None:
+                raise usage_error(f"layers: expected the name of a list of modules in {type(model).__name__}, got {name!r}: "
+                                  f"it has {', '.join(list(lists)[:8]) or 'no lists'}")
+    elif hasattr(config, "get_text_config"):
+        count = getattr(config.get_text_config(), "num_hidden_layers", None)
+        fitting = [name for name, module in lists.items() if isinstance(module, torch.nn.ModuleList) and len(module) == count]
+        chosen = sorted(fitting, key=lambda name: -sum(parameter.numel() for parameter in lists[name].parameters()))[:1]
+    else:
+        chosen = []
+        for name, module in lists.items():
+            if name and sum(_is_block(child) for child in module.children()) > 1 and not any(name.startswith(f"{one}.") for one in chosen):
+                chosen.append(name)
+    return [layer for name in chosen for layer in _called(name, modules[name])]
+
+
+def _is_block(module: torch.nn.Module) -> bool:
+    return next(module.children(), None) is not None
+
+
+def _called(name: str, module: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
+    """Returns the modules in a list. Lists in it, which nothing calls, are taken apart."""
+    result = []
+    for key, child in module.named_children():
+        if isinstance(child, (torch.nn.ModuleList, torch.nn.ModuleDict)):
+            result += _called(f"{name}.{key}", child)
+        else:
+            result.append((f"{name}.{key}", child))
+    return result
 
 
 def _traced(skeleton: Skeleton, example: Batch, names: dict[int, str], called: dict[int, str]) -> Cut:
     """Makes the blocks of a model whose parameters are stand-ins."""
     torch.manual_seed(_SEED)
     trace = Trace(skeleton, names, called, example)
-    crossings = Crossings(trace, example)
-    by_segment, unused = trace.parameters_by_segment()
+    try:
+        crossings = Crossings(trace, example)
+        pieces, unused = _pieces(crossings)
+        torch.manual_seed(_SEED)
+        composed = _loss(pieces, example)
+    except Exception as error:
+        raise CannotCut(f"its forward failed when it was run in blocks: {type(error).__name__}: {error}") from error
+    right = trace.loss.detach()
+    if not torch.allclose(composed.double(), right.double(), rtol=16 * torch.finfo(right.dtype).eps, atol=0, equal_nan=True):
+        raise CannotCut(f"the loss of its blocks would be {float(composed)}, and that of the model is {float(right)}")
+    notes = [_merged(skeleton, block.start, block.end, crossings.reasons) for block in (piece.run for piece in pieces)
+             if any(border in crossings.reasons for border in range(block.start + 1, block.end))]
+    notes += [f"No block uses {name}." for name in unused]
+    return Cut(skeleton.model, pieces, notes, skeleton.loss_function)
+
+
+def _pieces(crossings: Crossings) -> tuple[list[Piece], list[str]]:
+    """Returns the blocks, and the names of parameters that none uses."""
+    skeleton, pieces = crossings.skeleton, []
+    by_segment, unused = crossings.trace.parameters_by_segment()
     count = len(skeleton.calls)
     ends = [-1, *crossings.borders, count + 1]
-    pieces = []
     for start, end in zip(ends, ends[1:]):
         first = 0 if start < 0 else min(2 * start + 1, 2 * count)
         last = 2 * end if end < count else 2 * end - 1
         parameters = [name for name, segments in by_segment.items() if any(first <= segment <= last for segment in segments)]
         pieces.append(Piece(_name(skeleton, start, end), parameters,
                             Block(skeleton, start, end, parameters, crossings.is_direct(start, end))))
-    right = trace.loss.detach()
-    torch.manual_seed(_SEED)
-    try:
-        composed = _loss(pieces, example)
-    except Exception as error:
-        raise CannotCut(f"its blocks failed: {type(error).__name__}: {error}") from error
-    if not torch.allclose(composed.double(), right.double(), rtol=16 * torch.finfo(right.dtype).eps, atol=0, equal_nan=True):
-        raise CannotCut(f"the loss of its blocks would be {float(composed)}, and that of the model is {float(right)}")
-    notes = [_merged(skeleton, start, end, crossings.reasons) for start, end in zip(ends, ends[1:])
-             if any(border in crossings.reasons for border in range(start + 1, end))]
-    notes += [f"No block uses {name}." for name in unused]
-    return Cut(skeleton.model, pieces, notes, skeleton.loss_function)
+    return pieces, unused
 
 
 def _merged(skeleton: Skeleton, start: int, end: int, reasons: dict[int, str]) -> str:
@@ -217,7 +243,9 @@ def _name(skeleton: Skeleton, start: int, end: int) -> str:
     names = ["embedding"] if start < 0 else []
     inner = calls[max(start, 0):min(end, len(calls))]
     if inner:
-        names.append(inner[0].name if len(inner) == 1 else f"{inner[0].name}-{inner[-1].name.rpartition('.')[2]}")
+        first, last = inner[0].name, inner[-1].name
+        of_one_list = first.rpartition(".")[0] == last.rpartition(".")[0]
+        names.append(first if len(inner) == 1 else f"{first}-{last.rpartition('.')[2] if of_one_list else last}")
     if end > len(calls):
         names.append("head")
     return "+".join(names)

@@ -18,11 +18,13 @@ def make_buffers_real(model: torch.nn.Module, device: torch.device) -> list[str]
     those that it gives none, which are 0.
 
     Buffers that a checkpoint holds are to be loaded afterwards."""
-    holders = [(module, key) for module in model.modules() for key, buffer in module._buffers.items() if buffer is not None and buffer.is_meta]
+    holders = [(module, key) for module in model.modules() for key, buffer in module._buffers.items()
+               if buffer is not None and buffer.is_meta]
     if not holders:
         return []
-    others = [(holder, key, torch.empty_like(tensor, device="meta")) for module in model.modules()
-              for holder in (module._parameters, module._buffers) for key, tensor in holder.items() if tensor is not None and not tensor.is_meta]
+    others = [(holder, key, torch.empty_like(tensor, device="meta"))
+              for module in model.modules() for holder in (module._parameters, module._buffers) for key, tensor in holder.items()
+              if tensor is not None and not tensor.is_meta]
     for module, key in holders:
         buffer = module._buffers[key]
         module._buffers[key] = torch.empty_like(buffer, device=device).fill_(_unset(buffer.dtype))

@@ -31,6 +31,7 @@ class Call:
     result: Any = None                                                        # template of what the layer returns
     left: list[tuple[Path, int]] = dataclasses.field(default_factory=list)    # what the layer puts into its arguments
     hooked: list[tuple[torch.nn.Module, int, Any]] = dataclasses.field(default_factory=list)  # modules with hooks: n-th call, template
+    read_outside: list[tuple[Path, int]] = dataclasses.field(default_factory=list)            # arguments that the model itself reads later
     changed: list[Path] = dataclasses.field(default_factory=list)             # arguments that the layer changes in place
 
 
@@ -272,6 +273,8 @@ class Pass:
                  env: Optional[dict[int, torch.Tensor]] = None) -> None:
         self.skeleton, self.start, self.end, self.bound, self.batch = skeleton, start, end, bound, batch
         self.env = {} if env is None else env
+        self.given = dict(self.env)  # what travelled here, and the model's forward has not yet
+        self.gradients = torch.is_grad_enabled()
         self.at = 0
         self.stubs = start >= 0  # whether modules outside of the layers give zeros
         self.on_meta = False
@@ -281,25 +284,32 @@ class Pass:
     def recorded(self) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
         """Returns (args, kwargs) of each call, without tensors that travel."""
         self.records = []
-        self._forward()
+        self.result()
         self.random.restore()
         return self.records
 
     def result(self) -> tuple[torch.Tensor, ...]:
-        loss = self._forward()
-        if self.end > len(self.skeleton.calls):
+        loss, count = self._forward(), len(self.skeleton.calls)
+        if loss is not None and (self.end <= count or self.at != count):
+            raise usage_error(f"model: expected its forward to call {count} layers for each batch, got {self.at} calls: make the choice "
+                              "inside of a layer")
+        if loss is not None:
             return (loss,)
-        return tuple(self.env[name] for name in self.skeleton.alive[self.end])
+        return () if self.records is not None else tuple(self.env[name] for name in self.skeleton.alive[self.end])
 
     def _forward(self) -> Optional[torch.Tensor]:
         skeleton = self.skeleton
         with patched(skeleton.layers, self._layer), patched(skeleton.owners, self._owner), swapped(
                 skeleton.unbound(self.bound, device_of(self.batch)) if self.start >= 0 else []):
             try:
+                # Zeros and what is computed from them carry no gradients.
+                torch.set_grad_enabled(self.gradients and not self.stubs)
                 return skeleton.loss(self.batch)
             except Stop as stop:
                 if stop.args[0] is not self:
                     raise
+            finally:
+                torch.set_grad_enabled(self.gradients)
         return None
 
     def _layer(self, module: torch.nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -311,6 +321,7 @@ class Pass:
                               f"{type(module).__name__}, not {expected}: make the choice inside of a layer")
         call = skeleton.calls[at]
         last = at == len(skeleton.calls) - 1
+        self._give_to_model(call, (args, kwargs))
         if self.start <= at < self.end:
             if at == self.start and self.stubs:
                 self._use_values()
@@ -336,8 +347,17 @@ class Pass:
             self._use_values()
         return result
 
+    def _give_to_model(self, call: Call, given: tuple[Any, Any]) -> None:
+        """Puts tensors that travel into the model's own variables, if it reads them after this call."""
+        for path, name in call.read_outside:
+            value, variable = self.given.pop(name, None), found(given, path)
+            if value is not None and variable is not value:  # it is where a layer before has handed it on
+                with torch.set_grad_enabled(self.gradients):
+                    torch.utils.swap_tensors(variable, value.view_as(value))
+
     def _use_values(self) -> None:
         self.stubs = False
+        torch.set_grad_enabled(self.gradients)
         self.random.restore()
 
     def _without(self, call: Call, given: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -362,7 +382,9 @@ class Pass:
         standin = next((tensor for _, tensor in leaves(given) if tensor.is_floating_point()), None)
 
         def value(leaf: Leaf) -> Any:
-            return self.env.get(leaf.key, standin if leaf.tensor is None else None)
+            if leaf.key in self.env or leaf.tensor is not None or standin is None:
+                return self.env.get(leaf.key)
+            return torch.zeros(standin.shape, dtype=standin.dtype, device=standin.device)  # one for itself, for _give_to_model()
 
         for module, _, template in call.hooked:
             if any(leaf.key in self.env for _, leaf in leaves(template, Leaf)):

@@ -1,4 +1,4 @@
-"""Finds out what travels between the layers of a model: its forward is run once, and the graph that PyTorch builds for gradients is read."""
+"""Finds out what travels between the layers of a model: its forward is run once, and the graph that PyTorch builds for gradients read."""
 
 from __future__ import annotations
 
@@ -195,27 +195,37 @@ class Trace:
         nodes, rest = {self.loss.grad_fn: None}, [self.loss.grad_fn]
         while rest:
             for source, _ in rest.pop().next_functions:
-                if source is not None and source not in nodes and not hasattr(source, "variable"):
+                if source is not None and source not in nodes and not _is_leaf(source):
                     nodes[source] = None
                     rest.append(source)
-        segments: dict[Any, int] = {}
-        for node in sorted(nodes, key=lambda node: node._sequence_nr()):  # sources come before what is made from them
-            segment = bisect.bisect_left(self.marks, node._sequence_nr())
-            sources = [(source, output) for source, output in node.next_functions if source is not None]
-            inner = [segments[source] for source, _ in sources if source in segments]
-            if segment % 2 == 0 and segment < len(self.marks):
-                # What the model computes between layers, but from what was there before (a slice of an embedding for one layer), it also
-                # computes when the layers are not run: it counts as made as early as that.
-                segment = min(segment, max(((one + 1) // 2 * 2 for one in inner), default=0))
-            segments[node] = segment
-            for source, output in sources:
-                if hasattr(source, "variable"):
+        segments = self._segments(sorted(nodes, key=lambda node: node._sequence_nr()))  # sources come before what is made from them
+        for node, segment in segments.items():
+            for source, output in node.next_functions:
+                if source is not None and _is_leaf(source):
                     name = self.names.get(id(source.variable))
                     if name is not None:
                         self.segments_of.setdefault(name, set()).add(segment)
-                elif segments[source] != segment:
+                elif source is not None and segments[source] != segment:
                     self.made[source, output] = segments[source]
                     self.read.setdefault((source, output), set()).add(segment)
+
+    def _segments(self, nodes: list[Any]) -> dict[Any, int]:
+        """Returns the segment in which each node counts as made.
+
+        What a model computes between layers for an argument of a layer, but from what was there before (a slice of an embedding for this
+        layer), it also computes when layers are not run: it counts as made as early as that."""
+        plain = {node: bisect.bisect_left(self.marks, node._sequence_nr()) for node in nodes}
+        early: dict[Any, int] = {}
+        for node in nodes:
+            early[node] = plain[node]
+            inner = [early[source] for source, _ in node.next_functions if source in early]
+            if inner and plain[node] % 2 == 0 and plain[node] < len(self.marks):
+                early[node] = min(plain[node], max((one + 1) // 2 * 2 for one in inner))
+        arguments = {leaf.key[0] for traced in self.calls for _, leaf in leaves(traced.given, Leaf)}
+        for node in reversed(nodes):
+            if early[node] < plain[node] and node in arguments:
+                arguments.update(source for source, _ in node.next_functions if source in plain and plain[source] == plain[node])
+        return {node: early[node] if node in arguments else plain[node] for node in nodes}
 
     def parameters_by_segment(self) -> tuple[dict[str, set[int]], list[str]]:
         """Returns the segments that use each parameter, and the parameters that none uses. Where the graph does not show it, a parameter is
@@ -263,14 +273,19 @@ class Crossings:
         places = [self._places(at, given) for at, given in enumerate(skipped)]
         self._expose()
         self._number(places)
-        self.borders = [at for at in range(self.count + 1) if self._is_border(at)]
+        self.borders: list[int] = []
+        travelling: set[Any] = set()
+        for at in range(self.count + 1):
+            if self._is_border(at, travelling):
+                self.borders.append(at)
+                travelling = set(self._alive(at))
         self._finish(places)
 
     def _places(self, at: int, given: Any) -> list[tuple[Path, Any]]:
         found = []
         for path, template in differences(self.trace.calls[at].given, given):
             if template is None:
-                shown = ".".join(str(key) for key in path[1:])
+                shown = ("" if path[0] else "argument ") + ".".join(str(key) for key in path[1:])
                 self.reasons[at] = f"the layers hand on {shown} and change it, and it is no tensor"
             else:
                 found.append((path, template))
@@ -300,6 +315,10 @@ class Crossings:
                         first = self.as_argument[leaf.key][0]
                         trace.made[leaf.key] = 2 * source + 1 if source is not None and source < first else 2 * first
                         trace.read.setdefault(leaf.key, set()).add(2 * at + 1)
+                        name = trace.names.get(leaf.key[1])
+                        if name is not None:  # a parameter that the model hands to its layers
+                            trace.made[leaf.key] = 0
+                            trace.segments_of[name] = trace.segments_of.get(name, set()) - {2 * at + 1} | {0}
         for key in sorted(trace.read, key=lambda key: (trace.made[key], min(trace.read[key]))):
             self.numbers[key] = len(self.numbers)
 
@@ -310,17 +329,20 @@ class Crossings:
         return [key for key in self.numbers if self._before(self.trace.made[key], border)
                 and any(not self._before(segment, border) for segment in self.trace.read[key])]
 
-    def _is_border(self, border: int) -> bool:
+    def _is_border(self, border: int, travelling: set[Any]) -> bool:
+        """Whether all that crosses a border can be taken from what is known there, or has travelled to the border before, and whether all
+        who read it can get it: a layer as an argument, the model itself as an argument or result of a layer."""
         if border in self.reasons:
             return False
         for key in self._alive(border):
             results = [at for at in self.as_result.get(key, []) if at < border]
-            later = [at for at in self.as_argument.get(key, []) if at >= border]
+            arguments = self.as_argument.get(key, [])
             left = [at for at in self.as_left.get(key, []) if at < border]
-            readable = all(segment % 2 == 1 and segment // 2 in later or results for segment in self.trace.read[key]
-                           if not self._before(segment, border))
-            if not readable or not (results or later or left):
-                self.reasons[border] = "the model computes between them with something that no layer returns"
+            later = [segment for segment in self.trace.read[key] if not self._before(segment, border)]
+            readable = all(results or (segment // 2 in arguments if segment % 2 else arguments and 2 * arguments[0] + 1 < segment)
+                           for segment in later)
+            if not readable or not (key in travelling or results or left or arguments and arguments[-1] >= border):
+                self.reasons[border] = "the model computes between them with something that no layer gets or returns"
                 return False
         return True
 
@@ -340,6 +362,8 @@ class Crossings:
             call = traced.call
             call.places = [(path, mapped(template, numbered, Leaf)) for path, template in places[at]
                            if any(read_later(leaf, at) for _, leaf in leaves(template, Leaf))]
+            call.read_outside = [(path, self.numbers[leaf.key]) for path, leaf in leaves(traced.given, Leaf) if any(
+                segment % 2 == 0 and segment > 2 * at + 1 for segment in trace.read.get(leaf.key, ()))]
             call.left = [(path, self.numbers[leaf.key]) for path, leaf in leaves(traced.after, Leaf)
                          if at in self.as_left.get(leaf.key, []) and leaf.key in self.numbers]
             call.hooked = [(module, number, mapped(template, numbered, Leaf)) for module, number, template in traced.hooked
@@ -361,6 +385,11 @@ class Crossings:
                 env.update(leaf.key for _, leaf in leaves(template, Leaf))
             env.update(name for _, name in call.left)
         return env.issuperset(self.skeleton.alive[end])
+
+
+def _is_leaf(node: Any) -> bool:
+    """Whether a node of the graph stands for a parameter or for something else that was not computed."""
+    return type(node).__name__ == "AccumulateGrad"
 
 
 def _content(template: Any) -> Any:
