@@ -239,6 +239,9 @@ def test_plain_modules(tmp_path):
     weights = _save.weights_of(tmp_path / "out", Plain().to("meta"), ["one.weight", "norm.running_mean"])
     assert torch.equal(weights["one.weight"](2, 7), model.one.weight.detach().reshape(-1)[2:7])
     assert torch.equal(weights["norm.running_mean"](0, 4), model.norm.running_mean)
+    model._keys_to_ignore_on_save = ["two.weight", "norm.num_batches_tracked"]
+    _save.save_pretrained(where, tmp_path / "some", model)
+    assert tensors(tmp_path / "some").keys() == model.state_dict().keys() - set(model._keys_to_ignore_on_save)
     with pytest.raises(DataError, match="got none for norm.running_mean, norm.running_var"):
         _save.save_pretrained(where, tmp_path / "other", model.to("meta"))
 
@@ -379,6 +382,9 @@ def test_folders_that_are_refused(tmp_path):
     safetensors.save_file({**values, "model.norm.weight": torch.ones(32, dtype=torch.int8)}, tmp_path / "int8.safetensors")
     with pytest.raises(DataError, match="expected model.norm.weight as torch.float32 or another such type, got torch.int8"):
         _save.weights_of(tmp_path / "int8.safetensors", model)
+    safetensors.save_file({**values, "model.norm.weight": torch.ones(32).to(torch.float8_e4m3fn)}, tmp_path / "float8.safetensors")
+    with pytest.raises(DataError, match="got torch.float8_e4m3fn: weights that are quantized must be converted"):
+        _save.weights_of(tmp_path / "float8.safetensors", model)
     with pytest.raises(UsageError, match="expected each tensor in one file"):
         _save.weights_of([tmp_path / "int8.safetensors", first], model)
     (tmp_path / "bin").mkdir()
