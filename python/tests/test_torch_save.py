@@ -37,6 +37,12 @@ CONFIGS = {
     "qwen3_moe": lambda: tf.Qwen3MoeConfig(**GROUPED, **EXPERTS, num_experts=4, tie_word_embeddings=True),
     "deepseek_v3": lambda: tf.DeepseekV3Config(
         **SMALL, **EXPERTS, **LATENT, num_key_value_heads=4, n_routed_experts=8, n_group=2, topk_group=1, first_k_dense_replace=1),
+    "qwen3_5": lambda: tf.Qwen3_5TextConfig(
+        **GROUPED, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=8),
+    "llava": lambda: tf.LlavaConfig(
+        text_config=tf.LlamaConfig(**GROUPED),
+        vision_config=tf.CLIPVisionConfig(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, image_size=8,
+                                          patch_size=4, projection_dim=16)),
     "qwen3_vl_moe": lambda: tf.Qwen3VLMoeConfig(
         text_config=dict(**GROUPED, **EXPERTS, num_experts=4, rope_scaling=dict(rope_type="default", mrope_section=[2, 1, 1])),
         vision_config=SEES),
@@ -176,6 +182,10 @@ def test_tied_weights_under_either_name(tmp_path):
     _save.save_pretrained(where, tmp_path / "out", model)
     assert equal(tensors(tmp_path / "out"), _right(model, tmp_path))
     assert torch.equal(_save.weights_of(where, model)["model.embed_tokens.weight"](0, 5), values["lm_head.weight"].reshape(-1)[:5])
+    values["model.embed_tokens.weight"] = values["lm_head.weight"] + 1
+    safetensors.save_file(values, where / "model.safetensors", metadata={"format": "pt"})
+    _save.save_pretrained(where, tmp_path / "both", model)
+    assert equal(tensors(tmp_path / "both"), values), "a checkpoint with both has trained them apart"
 
 
 def test_untied_weights_stay_apart(tmp_path):
@@ -200,6 +210,17 @@ def test_files_of_a_tokenizer(tmp_path):
     assert tf.AutoTokenizer.from_pretrained(tmp_path / "out").chat_template == "{{ messages }}"
 
 
+def test_rules_for_the_modules_own_names_are_left_out(tmp_path):
+    """Of a family whose rules would rename the module's own names as well."""
+    vision = dict(hidden_size=32, intermediate_size=48, num_heads=4, depth=1)
+    text = dict(**GROUPED, moe_num_experts=4, moe_k=2, moe_intermediate_size=[16, 8], moe_num_shared_experts=1,
+                mlp_layer_types=["dense", "sparse"], rope_parameters=dict(rope_type="default", rope_theta=1e4, mrope_section=[1, 1, 2]))
+    config = tf.Ernie4_5_VLMoeConfig(text_config=text, vision_config=vision)
+    model = made(config)
+    weights = _save.weights_of(checkpoint(tmp_path / "own", model), made(config, meta=True))
+    assert all(torch.equal(weights[name](0, one.numel()), one.detach().reshape(-1)) for name, one in model.named_parameters())
+
+
 class Plain(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -218,8 +239,52 @@ def test_plain_modules(tmp_path):
     weights = _save.weights_of(tmp_path / "out", Plain().to("meta"), ["one.weight", "norm.running_mean"])
     assert torch.equal(weights["one.weight"](2, 7), model.one.weight.detach().reshape(-1)[2:7])
     assert torch.equal(weights["norm.running_mean"](0, 4), model.norm.running_mean)
+    model._keys_to_ignore_on_save = ["two.weight", "norm.num_batches_tracked"]
+    _save.save_pretrained(where, tmp_path / "some", model)
+    assert tensors(tmp_path / "some").keys() == model.state_dict().keys() - set(model._keys_to_ignore_on_save)
     with pytest.raises(DataError, match="got none for norm.running_mean, norm.running_var"):
         _save.save_pretrained(where, tmp_path / "other", model.to("meta"))
+
+
+class Tied(torch.nn.Module):
+    def __init__(self, first):
+        super().__init__()
+        self.head = torch.nn.Linear(3, 4, bias=False)
+        self.embed = torch.nn.Embedding(4, 3)
+        self.embed.weight = self.head.weight
+        self.all_tied_weights_keys = {"head.weight": "embed.weight"} if first == "embed" else {}
+
+
+@pytest.mark.parametrize("first", ["head", "embed"])
+def test_tied_weights_are_saved_once(first, tmp_path):
+    """Under the name that transformers declares to be the first, else under the module's first."""
+    model = Tied(first)
+    _save.save_pretrained(checkpoint(tmp_path / "checkpoint", model), tmp_path / "out", model)
+    assert equal(tensors(tmp_path / "out"), {f"{first}.weight": model.head.weight.detach()})
+
+
+def test_tied_weights_that_are_apart_in_the_module(tmp_path):
+    """A run binds each name to the engine's memory, so that the parameters are no longer one object."""
+    model = made(CONFIGS["llama"]())
+    where, right = checkpoint(tmp_path / "checkpoint", model), _right(model, tmp_path)
+    model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
+    _save.save_pretrained(where, tmp_path / "out", model)
+    assert equal(tensors(tmp_path / "out"), right)
+
+
+def test_large_tensors_and_types_of_several_sizes(tmp_path, monkeypatch):
+    monkeypatch.setattr(_safetensors, "_PIECE", 64)
+    values = {"a": torch.randn(3).bfloat16(), "b": torch.randn(77), "c": torch.randn(41).double(), "d": torch.tensor(True),
+              "e": torch.zeros(0)}
+    safetensors.save_file(values, tmp_path / "in.safetensors")
+    stored = _safetensors.stored_in(tmp_path / "in.safetensors")
+    with _safetensors.Writer(tmp_path / "out.safetensors", {key: (one.dtype, one.shape) for key, one in stored.items()}) as writer:
+        for key in reversed(stored):
+            writer.copy(key, stored[key])
+    assert equal(safetensors.load_file(tmp_path / "out.safetensors"), values)
+    content = (tmp_path / "out.safetensors").read_bytes()
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    assert all(header[key]["data_offsets"][0] % one.dtype.itemsize == 0 for key, one in values.items())
 
 
 @pytest.mark.parametrize("around, task", [(True, "CAUSAL_LM"), (True, None), (False, None)], ids=["PeftModel", "no task", "add_adapter"])
@@ -317,6 +382,9 @@ def test_folders_that_are_refused(tmp_path):
     safetensors.save_file({**values, "model.norm.weight": torch.ones(32, dtype=torch.int8)}, tmp_path / "int8.safetensors")
     with pytest.raises(DataError, match="expected model.norm.weight as torch.float32 or another such type, got torch.int8"):
         _save.weights_of(tmp_path / "int8.safetensors", model)
+    safetensors.save_file({**values, "model.norm.weight": torch.ones(32).to(torch.float8_e4m3fn)}, tmp_path / "float8.safetensors")
+    with pytest.raises(DataError, match="got torch.float8_e4m3fn: weights that are quantized must be converted"):
+        _save.weights_of(tmp_path / "float8.safetensors", model)
     with pytest.raises(UsageError, match="expected each tensor in one file"):
         _save.weights_of([tmp_path / "int8.safetensors", first], model)
     (tmp_path / "bin").mkdir()
@@ -345,5 +413,8 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path, monkeypatch):
         _save.save_pretrained(where, out, model)
         holder.stdin.close()
     assert sorted(os.listdir(tmp_path)) == ["checkpoint", "out", "out.partial-1"]
+    with _save._new_folder(str(tmp_path / "other")) as part:
+        _save._remove_leftovers(str(tmp_path / "other"))
+        assert os.path.isdir(part), "its own is locked"
     with pytest.raises(UsageError, match="expected the name of a new folder, got .*out, which exists"):
         _save.save_pretrained(where, out, model)

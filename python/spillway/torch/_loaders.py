@@ -119,7 +119,8 @@ class Batches:
             generator.set_state(state)
         try:
             drawing = iter(batches)
-            if loader.generator is not None:  # a DataLoader's iterator draws a seed for its workers, between these two
+            # A DataLoader's iterator draws a seed for its workers here. Persistent workers keep the iterator of the first epoch.
+            if loader.generator is not None and not (epoch > 0 and loader.persistent_workers):
                 torch.empty((), dtype=torch.int64).random_(generator=loader.generator)
             lists = list(drawing)
             self._states = [generator.get_state() for generator in self._generators]
