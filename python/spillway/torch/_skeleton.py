@@ -14,6 +14,7 @@ import torch
 
 from ..errors import UsageError
 from ._memory import bytes_of
+from ._rows import random_lock
 
 TYPE_CHECKING = False  # type checkers take it as True; at run time, not importing typing saves time
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ NAMES = {torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch
          torch.uint8: "u8", torch.bool: "bool"}
 
 _MOMENTUM = 0.1  # nn::kStatisticMomentum: a step moves a statistic by this share towards its gradient
-_random = threading.RLock()  # PyTorch's generator of random numbers is one for all threads
+
 
 
 class Shared:
@@ -76,11 +77,11 @@ class Skeleton:
     def _measure(self, index: int, rows: int, training: bool) -> tuple[tuple[int, ...], str, int, int, int, int]:
         key = (_kind(self.cut.model, self.cut.pieces[index], index), self._layout(index - 1, rows, training), rows, training)
         if key not in self.shared.measured:
-            with _random, torch.random.fork_rng(devices=[]):
+            with random_lock, torch.random.fork_rng(devices=[]):
                 self.shared.measured[key] = self._run_once(index, rows, training)
-        layout, *sizes, is_random = self.shared.measured[key]
+        layout, *sizes, israndom_lock = self.shared.measured[key]
         self.shared.layouts.setdefault(index, (rows, layout))
-        if is_random:
+        if israndom_lock:
             self.shared.random.add(index)
         if index + 1 == len(self.cut.pieces):
             return ((), "f64", *sizes)
@@ -118,7 +119,7 @@ class Skeleton:
 
         recorded = [forward(training)]
         layout = [(tuple(t.shape), t.dtype) for t in recorded[0][0]]
-        is_random = training and not torch.equal(before, torch.get_rng_state())
+        israndom_lock = training and not torch.equal(before, torch.get_rng_state())
         if training:
             backward()
         recorded.clear()
@@ -127,7 +128,7 @@ class Skeleton:
             buffer.copy_(value)
         if not training:
             return (layout, sizes[0].peak, 0, 0, 0, False)
-        return (layout, sizes[0].peak, sizes[1].peak, sizes[1].held, sizes[2].peak, is_random)
+        return (layout, sizes[0].peak, sizes[1].peak, sizes[1].held, sizes[2].peak, israndom_lock)
 
     def forward(self, index: int, x: Optional[torch.Tensor], x_trained: bool, weights: list[torch.Tensor], batch: dict[str, torch.Tensor],
                 row_mask: torch.Tensor, counted: float, training: bool, keep: str, seed: int, threads: int) -> Forward:
@@ -147,7 +148,7 @@ class Skeleton:
         versions = [w._version for w in weights]
         with contextlib.ExitStack() as scopes:
             if index in self.shared.random and training:
-                scopes.enter_context(_random)
+                scopes.enter_context(random_lock)
                 scopes.enter_context(torch.random.fork_rng(devices=[]))
                 torch.manual_seed(seed)
             if keep == "nothing":
