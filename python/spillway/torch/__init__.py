@@ -84,10 +84,15 @@ def _samples(data: Any, argument: str, arguments: dict[str, Any], collate: Optio
         if arguments.get("data_order", "sequential") != "sequential":
             raise UsageError(f"data_order: expected none beside a DataLoader, whose own order is kept, got {arguments['data_order']!r}: give "
                              "the DataLoader shuffle=True, or give its dataset as data")
+        if arguments.get("validation_fraction"):
+            raise UsageError("validation_fraction: expected none beside a DataLoader, whose own order is kept: give validation_data")
         arguments["data_order"] = "sequential"
+        if samples.batch_size is not None:
+            arguments.setdefault("micro_batch_size", samples.batch_size)
+        each = int(arguments.get("global_batch_size", arguments.get("micro_batch_size", 1)))
+        samples.kept = 2 * each
         if samples.length is None and arguments.get("steps") is not None:
-            each = arguments.get("global_batch_size", arguments.get("micro_batch_size", 1))
-            samples.length = int(arguments["steps"]) * int(each)
+            samples.length = int(arguments["steps"]) * each
     return _WithLabels(samples) if causal and "labels" not in samples.first else samples
 
 

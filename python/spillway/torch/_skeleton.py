@@ -79,9 +79,9 @@ class Skeleton:
         if key not in self.shared.measured:
             with random_lock, torch.random.fork_rng(devices=[]):
                 self.shared.measured[key] = self._run_once(index, rows, training)
-        layout, *sizes, israndom_lock = self.shared.measured[key]
+        layout, *sizes, is_random = self.shared.measured[key]
         self.shared.layouts.setdefault(index, (rows, layout))
-        if israndom_lock:
+        if is_random:
             self.shared.random.add(index)
         if index + 1 == len(self.cut.pieces):
             return ((), "f64", *sizes)
@@ -119,7 +119,7 @@ class Skeleton:
 
         recorded = [forward(training)]
         layout = [(tuple(t.shape), t.dtype) for t in recorded[0][0]]
-        israndom_lock = training and not torch.equal(before, torch.get_rng_state())
+        is_random = training and not torch.equal(before, torch.get_rng_state())
         if training:
             backward()
         recorded.clear()
@@ -128,7 +128,7 @@ class Skeleton:
             buffer.copy_(value)
         if not training:
             return (layout, sizes[0].peak, 0, 0, 0, False)
-        return (layout, sizes[0].peak, sizes[1].peak, sizes[1].held, sizes[2].peak, israndom_lock)
+        return (layout, sizes[0].peak, sizes[1].peak, sizes[1].held, sizes[2].peak, is_random)
 
     def forward(self, index: int, x: Optional[torch.Tensor], x_trained: bool, weights: list[torch.Tensor], batch: dict[str, torch.Tensor],
                 row_mask: torch.Tensor, counted: float, training: bool, keep: str, seed: int, threads: int) -> Forward:
