@@ -86,6 +86,15 @@ def test_residual_connections_outside_of_layers():
     expect_own(Own(between=lambda self, layer, x, at: x + layer(x)))
 
 
+def test_a_first_layer_that_reads_the_batch():
+    """Nothing travels into it, so it is one block with what stands before it."""
+    model = Own()
+    model.stem = torch.nn.Identity()
+    cut = _cut.cut(model, own_batch(), loss=own_loss)
+    assert [piece.name for piece in cut.pieces] == ["embedding+layers.0", "layers.1", "layers.2", "head"]
+    expect_as_plain(cut, cut.model, own_batch())
+
+
 def test_layers_in_lists_in_a_list():
     def both(self, pair, x, at):
         x = x + pair[0](x)

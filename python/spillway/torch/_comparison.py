@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from dataclasses import dataclass
 
 import torch
@@ -88,6 +89,10 @@ def _as_before(model: torch.nn.Module) -> Iterator[None]:
 def virtual_weights(model: torch.nn.Module, dtype: torch.dtype) -> Iterator[None]:
     """While it lasts, the parameters of `model` are views of a few random numbers, whatever their size: rows begin at different ones."""
     numbers = torch.randn(2 * _PERIOD, dtype=dtype, generator=torch.Generator().manual_seed(1)) * 0.02
+    # Kernels for stacks of matrices, as of experts, want each matrix to be contiguous.
+    largest = max((math.prod(p.shape[-2:]) for p in model.parameters() if p.dim() > 2), default=0)
+    if largest > _PERIOD:
+        numbers = numbers.repeat(largest // len(numbers) + 2)
     made: dict[int, torch.nn.Parameter] = {}
     places = []
     for module in model.modules():
@@ -108,12 +113,15 @@ def _view(numbers: torch.Tensor, shape: torch.Size, seed: int) -> torch.Tensor:
     width = shape[-1] if shape else 1
     if width > _PERIOD:
         return numbers.repeat(width // len(numbers) + 1)[:width].expand(shape)
-    # every row is a window of the numbers; as_strided cannot wrap around, so the windows of a longer axis repeat
+    # every row, or matrix of a stack, is a window of the numbers; as_strided cannot wrap around, so the windows of a longer axis repeat
     strides = [0] * len(shape)
     if shape:
         strides[-1] = 1
-    room = 2 * _PERIOD - width - seed % 97
-    for axis in range(len(shape) - 2, -1, -1):
+    window, axes = width, len(shape) - 1
+    if len(shape) > 2:
+        strides[-2], window, axes = width, width * shape[-2], len(shape) - 2
+    room = len(numbers) - window - seed % 97
+    for axis in reversed(range(axes)):
         step = max(0, min(7, room // max(1, shape[axis])))
         strides[axis] = step
         room -= step * (shape[axis] - 1)

@@ -331,10 +331,12 @@ class Crossings:
 
     def _is_border(self, border: int, travelling: set[Any]) -> bool:
         """Whether all that crosses a border can be taken from what is known there, or has travelled to the border before, and whether all
-        who read it can get it: a layer as an argument, the model itself as an argument or result of a layer."""
-        if border in self.reasons:
+        who read it can get it: a layer as an argument, the model itself as an argument or result of a layer. Where nothing crosses, as
+        before a first layer that reads the batch itself, there is no border."""
+        alive = self._alive(border)
+        if border in self.reasons or not alive:
             return False
-        for key in self._alive(border):
+        for key in alive:
             results = [at for at in self.as_result.get(key, []) if at < border]
             arguments = self.as_argument.get(key, [])
             left = [at for at in self.as_left.get(key, []) if at < border]
