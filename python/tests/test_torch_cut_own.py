@@ -5,6 +5,7 @@ import copy
 import pytest
 
 torch = pytest.importorskip("torch")
+checkpoint = pytest.importorskip("torch.utils.checkpoint").checkpoint
 
 from spillway.torch import _cut  # noqa: E402  (after the check for PyTorch)
 from torch_cut_runs import expect_as_plain, expect_layers  # noqa: E402
@@ -189,7 +190,7 @@ def test_functions_with_a_backward_of_their_own():
 
 
 def test_checkpointing_in_the_model():
-    expect_own(Own(between=lambda self, layer, x, at: torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)))
+    expect_own(Own(between=lambda self, layer, x, at: checkpoint(layer, x, use_reentrant=False)))
 
 
 def test_frozen_and_unused_parameters():
@@ -267,3 +268,23 @@ def test_wrong_arguments():
         _cut.cut(Own(), own_batch(), layers="blocks", loss=own_loss)
     with pytest.raises(ValueError, match=r"a tensor with one element from model\(\*\*batch\)\.loss, got a tensor of shape \(6, 4\)"):
         _cut.cut(Own(), own_batch())
+
+
+def test_buffers_on_the_meta_device():
+    class Shifted(torch.nn.Module):
+        def __init__(self, persistent):
+            super().__init__()
+            self.linear, self.norm = linear(), torch.nn.BatchNorm1d(8)
+            self.register_buffer("shift", torch.ones(8), persistent)
+
+        def forward(self, x):
+            return self.norm(self.linear(x) + self.shift)
+
+    with torch.device("meta"):
+        model, other = Own(lambda: Shifted(True)), Own(lambda: Shifted(False))
+    notes = _cut.cut(model, own_batch(), loss=own_loss).notes
+    assert len(notes) == 3
+    assert notes[1] == "Buffer layers.1.shift was on the meta device and is 0 until it is loaded: the model does not set it."
+    assert model.layers[0].norm.running_var.tolist() == [1] * 8
+    with pytest.raises(ValueError, match="expected a value for the buffer layers.0.shift"):
+        _cut.cut(other, own_batch(), loss=own_loss)

@@ -80,7 +80,7 @@ def _cut(model: torch.nn.Module, example: Batch, layers: Optional[str], loss: Op
 
 
 def check(cut: Cut, model: torch.nn.Module, example: Batch) -> float:
-    """Returns the difference between the loss of the blocks, one after the other, and that of `model`. Both draw the same random numbers."""
+    """Returns the difference between the loss of the blocks, run one after the other, and that of `model`, with the same random numbers."""
     device = device_of(example)
     devices = [device] if device.type == "cuda" else []
     losses = []
