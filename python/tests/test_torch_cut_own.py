@@ -87,6 +87,34 @@ def test_residual_connections_outside_of_layers():
     expect_own(Own(between=lambda self, layer, x, at: x + layer(x)))
 
 
+def test_what_the_model_changes_in_place_between_layers():
+    class Changing(Own):
+        def forward(self, x):
+            x = first = self.stem(x)
+            for layer in self.layers:
+                x = layer(x)
+                x += 1
+            return self.head(x * first)
+
+    expect_own(Changing(linear))
+
+    def add(self, layer, x, at):
+        x += layer(x)
+        return x
+
+    expect_own(Own(lambda: torch.nn.Sequential(torch.nn.Tanh(), linear()), add))
+
+
+def test_modules_that_are_also_used_without_gradients():
+    def between(self, layer, x, at):
+        with torch.no_grad():
+            shift = self.stem(x)
+        return layer(x + shift)
+
+    cut = expect_own(Own(between=between))
+    assert ["stem.weight" in piece.parameters for piece in cut.pieces] == [True, True, True, False, False]
+
+
 def test_layers_in_lists_in_a_list():
     def both(self, pair, x, at):
         x = x + pair[0](x)
