@@ -11,7 +11,7 @@ import dataclasses
 import torch
 
 from ._cut_buffers import make_buffers_real
-from ._cut_run import Block, Skeleton, call_with_batch, device_of, loss_of, usage_error
+from ._cut_run import Arguments, Block, Skeleton, call_with_batch, device_of, loss_of, usage_error
 from ._cut_trace import CannotCut, Crossings, Trace, stand_in_weights
 
 TYPE_CHECKING = False  # type checkers take it as True; at run time, not importing typing saves time
@@ -218,6 +218,7 @@ def _traced(skeleton: Skeleton, example: Batch, names: dict[int, str], called: d
     notes = [_merged(skeleton, block.start, block.end, crossings.reasons) for block in (piece.run for piece in pieces)
              if any(border in crossings.reasons for border in range(block.start + 1, block.end))]
     notes += [f"No block uses {name}." for name in unused]
+    skeleton.arguments = Arguments()
     return Cut(skeleton.model, pieces, notes, skeleton.loss_function)
 
 
