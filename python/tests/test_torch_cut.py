@@ -193,7 +193,8 @@ def test_arguments_of_layers_are_made_once_for_a_batch():
         assert len(made_for) == 1
         cut.pieces[1].run(carried, dict(batch))
         assert len(made_for) == 2
+        cut.pieces[1].run(carried, batch)
         batch["attention_mask"].fill_(1)
-        before = cut.pieces[1].run(carried, batch)[0]
-        assert len(made_for) == 3
-        assert torch.equal(before, cut.pieces[1].run(carried, batch_of_tokens())[0])
+        changed = cut.pieces[1].run(carried, batch)[0]
+        assert len(made_for) == 4
+        assert torch.equal(changed, cut.pieces[1].run(carried, batch_of_tokens())[0])

@@ -80,7 +80,7 @@ def _cut(model: torch.nn.Module, example: Batch, layers: Optional[str], loss: Op
 
 
 def check(cut: Cut, model: torch.nn.Module, example: Batch) -> float:
-    """Returns the difference between the loss of the blocks, one after the other, and that of `model`. Both draw the same random numbers."""
+    """Returns the difference between the loss of the blocks, run one after the other, and that of `model`, with the same random numbers."""
     device = device_of(example)
     devices = [device] if device.type == "cuda" else []
     losses = []
@@ -178,13 +178,16 @@ def _layers(model: torch.nn.Module, names: Optional[str]) -> list[tuple[str, tor
     else:
         chosen = []
         for name, module in lists.items():
-            if name and sum(_is_block(child) for child in module.children()) > 1 and not any(name.startswith(f"{one}.") for one in chosen):
+            if name and _holds_blocks(module) and not any(name.startswith(f"{one}.") for one in chosen):
                 chosen.append(name)
     return [layer for name in chosen for layer in _called(name, modules[name])]
 
 
-def _is_block(module: torch.nn.Module) -> bool:
-    return next(module.children(), None) is not None
+def _holds_blocks(module: torch.nn.Module) -> bool:
+    """Whether a list has two modules with parameters, or, in a Sequential, which may be a layer itself, with modules of their own."""
+    if isinstance(module, torch.nn.Sequential):
+        return sum(next(child.children(), None) is not None for child in module) > 1
+    return sum(next(child.parameters(), None) is not None for child in module) > 1
 
 
 def _called(name: str, module: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
