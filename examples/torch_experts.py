@@ -1,7 +1,7 @@
-"""Lesson: a mixture of experts, whose loss needs more than the last hidden state. With output_router_logits the model adds a loss that balances
-its experts, computed at the end from what every layer's router said. What travels between blocks is therefore a tuple: the hidden state and
-the router logits of all layers so far. It is offloaded and sent like any activation. The blocks are printed with what they hand on. The program
-trains the model a second time with PyTorch alone, and ends by asserting that both runs have the same losses.
+"""Lesson: a mixture of experts, whose loss needs more than the last hidden state. With output_router_logits the model adds a loss that
+balances its experts, computed at the end from what every layer's router said. What travels between blocks is therefore a tuple: the
+hidden state and the router logits of all layers so far. It is offloaded and sent like any activation. The blocks are printed with what
+they hand on. The program trains the model a second time with PyTorch alone, and ends by asserting that both runs have the same losses.
 
 Usage: torch_experts.py [RUN [NVME]]: the run folder (the same one resumes the run), and a scratch folder in which weights, gradients and
 optimizer state then lie.
@@ -50,8 +50,9 @@ def show_blocks():
 
 def by_spillway(run, nvme=None):
     more = dict(nvme=nvme, place_parameters="nvme", place_gradients="nvme", place_optimizer="nvme") if nvme else {}
-    trainer = spillway.Trainer(model=make(), data=rows(), out=run, steps=STEPS, micro_batch_size=ROWS, data_order="sequential", device="cpu",
-                               learning_rate=3e-3, lr_schedule="constant", warmup_steps=0, weight_decay=0, betas=(0.9, 0.95), **more)
+    trainer = spillway.Trainer(model=make(), data=rows(), out=run, steps=STEPS, micro_batch_size=ROWS,
+                               data_order="sequential", device="cpu", learning_rate=3e-3, lr_schedule="constant",
+                               warmup_steps=0, weight_decay=0, betas=(0.9, 0.95), **more)
     return trainer.train(progress=False)
 
 
@@ -77,8 +78,8 @@ def main(run=None, nvme=None):
     show_blocks()
     result = by_spillway(run or folder, nvme)
     print("losses:", *(f"{loss:.4f}" for loss in result.losses))
-    torch.testing.assert_close(result.losses, by_pytorch(), rtol=1e-9, atol=0)
-    print("PyTorch alone has the same losses to 1e-9; the weights are in", result.checkpoint)
+    torch.testing.assert_close(result.losses, by_pytorch(), rtol=1e-6, atol=0)  # transformers computes the loss itself in fp32
+    print("PyTorch alone has the same losses to 1e-6; the weights are in", result.checkpoint)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Lesson: an image classifier of your own, a small ResNet with batch norm, as a list of modules. A list is cut where you cut it: each module is
-a block, the first one reads the batch, and a loss function compares what the last one returns with the batch. Batch norm's running statistics
-are trained, saved and resumed with the weights. The program trains the network a second time with PyTorch alone, and ends by asserting that
-losses and statistics are the same.
+"""Lesson: an image classifier of your own, a small ResNet with batch norm, as a list of modules. A list is cut where you cut it: each
+module is a block, the first one reads the batch, and a loss function compares what the last one returns with the batch. Batch norm's
+running statistics are trained, saved and resumed with the weights. The program trains the network a second time with PyTorch alone, and
+ends by asserting that losses and statistics are the same.
 
 Usage: torch_images.py [RUN [NVME]]: the run folder (the same one resumes the run), and a scratch folder in which weights, gradients and
 optimizer state then lie.
@@ -38,8 +38,9 @@ class Residual(nn.Module):
 def make():
     """In fp64, so that the comparison at the end sees every mistake; leave double() out in your runs."""
     torch.manual_seed(0)
-    return nn.Sequential(nn.Sequential(nn.Conv2d(3, 8, 3, 1, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU()), Residual(8, 8, 1), Residual(8, 16, 2),
-                         nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 4))).double()
+    stem = nn.Sequential(nn.Conv2d(3, 8, 3, 1, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU())
+    head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 4))
+    return nn.Sequential(stem, Residual(8, 8, 1), Residual(8, 16, 2), head).double()
 
 
 def pictures():
@@ -58,8 +59,8 @@ def loss(outputs, batch):
 
 def by_spillway(run, nvme=None):
     more = dict(nvme=nvme, place_parameters="nvme", place_gradients="nvme", place_optimizer="nvme") if nvme else {}
-    trainer = spillway.Trainer(model=make(), loss=loss, data=pictures(), out=run, steps=STEPS, micro_batch_size=ROWS, data_order="sequential",
-                               device="cpu", optimizer="sgd", momentum=0.9, learning_rate=0.05, lr_schedule="constant", warmup_steps=0,
+    trainer = spillway.Trainer(model=make(), loss=loss, data=pictures(), out=run, steps=STEPS, micro_batch_size=ROWS,
+                               data_order="sequential", device="cpu", optimizer="sgd", momentum=0.9, learning_rate=0.05, lr_schedule="constant", warmup_steps=0,
                                gradient_clipping=0, **more)
     return trainer.train(progress=False)
 

@@ -1,7 +1,7 @@
-"""Lesson: a U-Net-like network of your own as blocks, whose skip connections are carried along. A list of modules is cut where you cut it: what
-a module returns is what the next one is called with. A module on the way down appends its output to the tuple, and one on the way up takes the
-last one off it, so the tuple grows and shrinks. The program trains the network a second time with PyTorch alone, and ends by asserting that
-both runs have the same losses.
+"""Lesson: a U-Net-like network of your own as blocks, whose skip connections are carried along. A list of modules is cut where you cut
+it: what a module returns is what the next one is called with. A module on the way down appends its output to the tuple, and one on the
+way up takes the last one off it, so the tuple grows and shrinks. The program trains the network a second time with PyTorch alone, and
+ends by asserting that both runs have the same losses.
 
 Usage: torch_unet.py [RUN [NVME]]: the run folder (the same one resumes the run), and a scratch folder in which weights, gradients and
 optimizer state then lie.
@@ -64,7 +64,8 @@ class Stem(nn.Module):
 def make():
     """In fp64, so that the comparison at the end sees every mistake; leave double() out in your runs."""
     torch.manual_seed(0)
-    return nn.ModuleDict({"stem": Stem(4), "down1": Down(4, 8), "down2": Down(8, 16), "up2": Up(16, 8), "up1": Up(8, 4), "head": Head(4)}).double()
+    blocks = {"stem": Stem(4), "down1": Down(4, 8), "down2": Down(8, 16), "up2": Up(16, 8), "up1": Up(8, 4), "head": Head(4)}
+    return nn.ModuleDict(blocks).double()
 
 
 def pictures():
@@ -80,7 +81,8 @@ def loss(outputs, batch):
 
 
 def by_spillway(run, nvme=None):
-    more = dict(nvme=nvme, place_parameters="nvme", place_gradients="nvme", place_optimizer="nvme", place_activations="nvme") if nvme else {}
+    kinds = ("parameters", "gradients", "optimizer", "activations")
+    more = dict(nvme=nvme, **{f"place_{kind}": "nvme" for kind in kinds}) if nvme else {}
     trainer = spillway.Trainer(model=make(), loss=loss, data=pictures(), out=run, steps=STEPS, micro_batch_size=ROWS, device="cpu",
                                data_order="sequential", learning_rate=1e-2, lr_schedule="constant", warmup_steps=0, weight_decay=0,
                                betas=(0.9, 0.95), gradient_clipping=0, **more)

@@ -1,10 +1,10 @@
-"""Lesson: a vision-language model, of which only the text layers and the projector are trained. The vision tower is frozen with PyTorch's own
-requires_grad_(False): it has no gradients and no optimizer state, and no backward runs through it. `layers` names the list of modules at which
-the model is cut; the tower, the projector and the embedding stand before it and are one block. The program trains the model a second time with
-PyTorch alone, and ends by asserting that both runs have the same losses and that the tower is unchanged.
+"""Lesson: a vision-language model, of which only the text layers and the projector are trained. The vision tower is frozen with PyTorch's
+own requires_grad_(False): it has no gradients and no optimizer state, and no backward runs through it. `layers` names the list of modules
+at which the model is cut; the tower, the projector and the embedding stand before it and are one block. The program trains the model a
+second time with PyTorch alone, and ends by asserting that both runs have the same losses and that the tower is unchanged.
 
-Usage: torch_vision_language.py [RUN [NVME]]: the run folder (the same one resumes the run), and a scratch folder in which weights, gradients
-and optimizer state then lie.
+Usage: torch_vision_language.py [RUN [NVME]]: the run folder (the same one resumes the run), and a scratch folder in which weights,
+gradients and optimizer state then lie.
 """
 
 import pathlib
@@ -24,11 +24,11 @@ STEPS, ROWS, IMAGE, PATCHES = 6, 2, 127, 4
 
 
 def make():
-    """A small LLaVA with random weights. In fp64, so that the comparison at the end sees every mistake; leave double() out in your runs."""
+    """A small LLaVA with random weights. In fp64, so that the comparison at the end is sharp; leave double() out in your runs."""
     config = transformers.LlavaConfig(
         image_token_index=IMAGE,
-        text_config=transformers.LlamaConfig(vocab_size=128, hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4,
-                                             max_position_embeddings=64),
+        text_config=transformers.LlamaConfig(vocab_size=128, hidden_size=32, intermediate_size=64, num_hidden_layers=3,
+                                             num_attention_heads=4, max_position_embeddings=64),
         vision_config=transformers.CLIPVisionConfig(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
                                                     image_size=8, patch_size=4, projection_dim=16))
     torch.manual_seed(0)
@@ -51,7 +51,8 @@ def rows():
 
 def by_spillway(run, nvme=None):
     more = dict(nvme=nvme, place_parameters="nvme", place_gradients="nvme", place_optimizer="nvme") if nvme else {}
-    trainer = spillway.Trainer(model=make(), layers="model.language_model.layers", data=rows(), out=run, steps=STEPS, micro_batch_size=ROWS,
+    trainer = spillway.Trainer(model=make(), layers="model.language_model.layers", data=rows(), out=run, steps=STEPS,
+                               micro_batch_size=ROWS,
                                data_order="sequential", device="cpu", learning_rate=3e-3, lr_schedule="constant", warmup_steps=0,
                                weight_decay=0, betas=(0.9, 0.95), **more)
     return trainer.train(progress=False)
@@ -78,11 +79,11 @@ def main(run=None, nvme=None):
         shutil.rmtree(folder, ignore_errors=True)
     result = by_spillway(run or folder, nvme)
     print("losses:", *(f"{loss:.4f}" for loss in result.losses))
-    torch.testing.assert_close(result.losses, by_pytorch(), rtol=1e-9, atol=0)
+    torch.testing.assert_close(result.losses, by_pytorch(), rtol=1e-6, atol=0)  # transformers computes the loss itself in fp32
     trained = safetensors.torch.load_file(result.checkpoint / "model.safetensors")
     for name, value in make().model.vision_tower.named_parameters(prefix="model.vision_tower"):
         assert torch.equal(trained[name], value), name
-    print("PyTorch alone has the same losses to 1e-9, and the tower is as it was; the weights are in", result.checkpoint)
+    print("PyTorch alone has the same losses to 1e-6, and the tower is as it was; the weights are in", result.checkpoint)
 
 
 if __name__ == "__main__":
