@@ -60,8 +60,8 @@ def loss(outputs, batch):
 def by_spillway(run, nvme=None):
     more = dict(nvme=nvme, place_parameters="nvme", place_gradients="nvme", place_optimizer="nvme") if nvme else {}
     trainer = spillway.Trainer(model=make(), loss=loss, data=pictures(), out=run, steps=STEPS, micro_batch_size=ROWS,
-                               data_order="sequential", device="cpu", optimizer="sgd", momentum=0.9, learning_rate=0.05, lr_schedule="constant", warmup_steps=0,
-                               gradient_clipping=0, **more)
+                               data_order="sequential", device="cpu", optimizer="sgd", momentum=0.9, learning_rate=0.05,
+                               lr_schedule="constant", warmup_steps=0, gradient_clipping=0, **more)
     return trainer.train(progress=False)
 
 

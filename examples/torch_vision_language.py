@@ -52,9 +52,8 @@ def rows():
 def by_spillway(run, nvme=None):
     more = dict(nvme=nvme, place_parameters="nvme", place_gradients="nvme", place_optimizer="nvme") if nvme else {}
     trainer = spillway.Trainer(model=make(), layers="model.language_model.layers", data=rows(), out=run, steps=STEPS,
-                               micro_batch_size=ROWS,
-                               data_order="sequential", device="cpu", learning_rate=3e-3, lr_schedule="constant", warmup_steps=0,
-                               weight_decay=0, betas=(0.9, 0.95), **more)
+                               micro_batch_size=ROWS, data_order="sequential", device="cpu", learning_rate=3e-3, lr_schedule="constant",
+                               warmup_steps=0, weight_decay=0, betas=(0.9, 0.95), **more)
     return trainer.train(progress=False)
 
 
