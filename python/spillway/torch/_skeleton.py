@@ -151,7 +151,7 @@ class Skeleton:
         piece = self.cut.pieces[index]
         last = index + 1 == len(self.cut.pieces)
         if last and counted == 0:
-            return Forward((torch.zeros(()),), True, 0, None)
+            return Forward((torch.zeros(()),), len(row_mask), True, 0, None)
         rows = len(row_mask)
         whole = self._batch(batch, row_mask)
         parts = [] if x is None else self._unpacked(index, x, rows)
@@ -189,7 +189,7 @@ class Skeleton:
             kept.outputs, kept.leaves, kept.weight = outputs, leaves, counted if last else None
             kept.block, kept.scope = piece.name, lambda values: self.in_backward(piece, values[1:])
             kept.statistics = len(self.shared.statistics[index])
-        return Forward(outputs, last, counted, kept)
+        return Forward(outputs, rows, last, counted, kept)
 
     def _run(self, piece: Piece, index: int, parts: list[torch.Tensor], weights: list[torch.Tensor], batch: dict[str, torch.Tensor],
              training: bool, grad: bool, x_trained: bool = True) -> tuple[tuple[torch.Tensor, ...], list[torch.Tensor]]:
@@ -300,11 +300,11 @@ class Skeleton:
 class Forward:
     """The result of a block's forward: C++ makes memory of this shape and type, into which write() puts it."""
 
-    def __init__(self, outputs: tuple[torch.Tensor, ...], last: bool, counted: float, graph: Optional[Graph]) -> None:
+    def __init__(self, outputs: tuple[torch.Tensor, ...], rows: int, last: bool, counted: float, graph: Optional[Graph]) -> None:
         self.outputs, self.last, self.counted = outputs, last, counted
         self.graph = graph if graph is not None else Graph(None, [])
         layout = [(tuple(t.shape), t.dtype) for t in outputs]
-        self.shape, self.dtype = ((), "f64") if last else _packed(layout, layout[0][0][0] if layout[0][0] else 1)
+        self.shape, self.dtype = ((), "f64") if last else _packed(layout, rows)
 
     def write(self, y: torch.Tensor) -> None:
         with torch.no_grad():
