@@ -13,6 +13,7 @@ from ._cut import Cut, Piece, cut
 from ._data import Samples, samples_of, with_labels
 from ._save import pretrained_files, save_pretrained, weights_of
 from ._skeleton import Shared
+from ._weighting import weight_of
 
 TYPE_CHECKING = False  # type checkers take it as True; at run time, not importing typing saves time
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def training(model: Any, name: str, arguments: dict[str, Any], data: Any, valida
         specs[own] = (list(buffers[own].shape), True, False, _values(buffers[own], own), True)
     described = [(piece.name, [(own, specs[own]) for own in [*piece.parameters, *statistics]])
                  for piece, statistics in zip(pieces.pieces, found.statistics)]
-    weight = "next labels" if causal else "labels" if loss is None else "one"
+    weight = "one" if loss is not None else weight_of(pieces.model, rows(2), "next labels" if causal else "labels")
     notes = [*pieces.notes, found.note]
     processing = arguments.pop("tokenizer") if hasattr(arguments.get("tokenizer"), "save_pretrained") else None
     files = pretrained_files(pieces.model, processing, shared.dtype)
@@ -114,8 +115,8 @@ def _samples(data: Any, argument: str, arguments: dict[str, Any], collate: Optio
 
 
 def _is_causal(model: Any) -> bool:
-    """Whether the model's own loss compares the logits of each position with the next label."""
-    return "CausalLM" in type(model).__name__ or "CausalLM" in str(getattr(model, "loss_type", ""))
+    """Whether the model predicts the next token, by its name."""
+    return any(word in type(model).__name__ for word in ("CausalLM", "LMHead"))
 
 
 def _plain_modules(model: Any) -> Any:
