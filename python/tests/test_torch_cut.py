@@ -78,6 +78,8 @@ MORE_FAMILIES = {
     "bloom": dict(vocab_size=VOCABULARY, hidden_size=32, n_layer=4, n_head=4),
     "mpt": dict(vocab_size=VOCABULARY, d_model=32, n_layers=4, n_heads=4, max_seq_len=64),
     "gptj": dict(SMALL_GPT, rotary_dim=4),
+    "longcat_flash": dict({name: value for name, value in {**BASE, **LATENT}.items() if name != "first_k_dense_replace"}, num_layers=4,
+                          num_hidden_layers=8, moe_topk=2, expert_ffn_hidden_size=16, ffn_hidden_size=48, zero_expert_num=1),
     "opt": dict(BASE, ffn_dim=48, word_embed_proj_dim=32),
     "rwkv": dict(BASE, attention_hidden_size=32, context_length=64),
 }

@@ -186,6 +186,17 @@ def test_arguments_that_depend_on_weights_travel():
     expect_own(Own(layer, by_spread))
 
 
+def test_arguments_that_are_made_before_the_layers_travel_over_modules_between_them():
+    class PerLayer(Own):
+        def forward(self, x):
+            inputs, x = self.inputs(x).view(-1, 3, 8), self.stem(x)
+            for at, layer in enumerate(self.layers):
+                x = self.between(layer(x, inputs[:, at]))
+            return self.head(x)
+
+    expect_own(PerLayer(lambda: WithArgument(lambda x, given: x * given), torch.nn.Linear(8, 8), inputs=linear(8, 24)))
+
+
 def test_layers_that_change_their_arguments_in_place():
     class InPlace(torch.nn.Module):
         def __init__(self):

@@ -64,6 +64,7 @@ def test_steps_are_pytorchs_and_bits_are_everywhere_the_same(tmp_path, family):
     expected, bits = by_pytorch(reference, data), {}
     for name, placement in PLACEMENTS.items():
         folder = tmp_path / name
+        folder.mkdir()
         settings = {**SETTINGS, **placement, **(dict(nvme=folder / "scratch") if placement is NVME else {})}
         result = spillway.Trainer(model=model_of(family), data=data, loss=loss, out=folder / "run", **settings).train(
             progress=False, log=lambda line: None)

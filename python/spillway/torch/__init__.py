@@ -61,6 +61,7 @@ def training(model: Any, name: str, arguments: dict[str, Any], data: Any, valida
         some = [samples[i % len(samples)] for i in range(count)]
         return {key: torch.stack([sample[key] for sample in some]) for key in some[0]}
 
+    model = _plain_modules(model)
     pieces = cut(model, rows(1), layers=layers, loss=loss)
     parameters = dict(pieces.model.named_parameters())
     dtype = _checked_type(parameters)
@@ -117,10 +118,23 @@ def _is_causal(model: Any) -> bool:
     return "CausalLM" in type(model).__name__ or "CausalLM" in str(getattr(model, "loss_type", ""))
 
 
+def _plain_modules(model: Any) -> Any:
+    """Returns a model that torch.compile() was given, in place of the compiled one. Throws UsageTypeError for compiled TorchScript."""
+    for whole in model.values() if isinstance(model, dict) else model if isinstance(model, (list, tuple)) else [model]:
+        for name, module in whole.named_modules():
+            if isinstance(module, torch.jit.ScriptModule):
+                raise UsageTypeError(f"model: expected modules of Python, got {name or 'the model'}, a {type(module).__name__}: give the module "
+                                     "from which torch.jit made it")
+    return getattr(model, "_orig_mod", model)
+
+
 def _checked_type(parameters: dict[str, torch.nn.Parameter]) -> torch.dtype:
     if not any(p.requires_grad for p in parameters.values()):
         raise UsageError("model: expected at least one parameter that is trained, got none with requires_grad")
     for name, p in parameters.items():
+        if p._backward_hooks or p._post_accumulate_grad_hooks:
+            raise UsageError(f"model: expected parameters without hooks, got {name}, whose hook would not be called, because its gradient is "
+                             "the run's: change the gradient in an autograd.Function of the forward")
         if isinstance(p, torch.nn.parameter.UninitializedParameter):
             raise UsageError(f"model: expected parameters of known shapes, got {name}, which is made in the first forward: run one forward "
                              "before the Trainer is made")

@@ -153,10 +153,10 @@ class Skeleton:
         self.layers = list(dict.fromkeys(layers))
         self.calls: list[Call] = []
         self.alive: list[list[int]] = []  # the tensors that travel into call number i, and after the last call
-        inside = {id(module) for layer in self.layers for module in layer.modules()}
-        around = [module for module in model.modules() if id(module) not in inside]
-        holds_layers = {id(module) for module in around if any(id(part) in inside for part in module.modules())}
-        self.owners = [module for module in around if id(module) not in holds_layers and any(
+        inside = {module for layer in self.layers for module in layer.modules()}
+        around = [module for module in model.modules() if module not in inside]
+        self.holders = {module for module in around if any(part in inside for part in module.modules())}
+        self.owners = [module for module in around if module not in self.holders and any(
             parameter is not None for parameter in module._parameters.values())]
         first = {id(parameter): name for name, parameter in model.named_parameters()}
         self.outside = [(module, key, first[id(parameter)], parameter.shape, parameter.dtype)
@@ -299,8 +299,8 @@ class Pass:
 
     def _forward(self) -> Optional[torch.Tensor]:
         skeleton = self.skeleton
-        with patched(skeleton.layers, self._layer), patched(skeleton.owners, self._owner), swapped(
-                skeleton.unbound(self.bound, device_of(self.batch)) if self.start >= 0 else []):
+        unbound = skeleton.unbound(self.bound, device_of(self.batch))
+        with patched(skeleton.layers, self._layer), patched(skeleton.owners, self._owner), swapped(unbound):
             try:
                 # Zeros and what is computed from them carry no gradients.
                 torch.set_grad_enabled(self.gradients and not self.stubs)

@@ -13,15 +13,18 @@ import threading
 import torch
 
 from ..errors import UsageError
+from ._faults import Lent, absent, disarm, named
 from ._memory import bytes_of
 from ._rows import random_lock
 
 TYPE_CHECKING = False  # type checkers take it as True; at run time, not importing typing saves time
 if TYPE_CHECKING:
-    from typing import Any, Callable, Iterator, Optional
+    from typing import Any, Callable, ContextManager, Iterator, Optional, Sequence
 
     from ._comparison import Comparison
     from ._cut import Cut, Piece
+
+    _Place = tuple[str, torch.Tensor, dict[str, Any], str, Any]
 
 NAMES = {torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int64: "i64", torch.int32: "i32",
          torch.uint8: "u8", torch.bool: "bool"}
@@ -36,7 +39,7 @@ class Shared:
     def __init__(self, cut: Cut, found: Comparison, rows: Callable[[int], dict[str, torch.Tensor]], dtype: torch.dtype,
                  autocast: Optional[torch.dtype]) -> None:
         self.cut = cut
-        self.statistics, self.counters = found.statistics, found.counters
+        self.statistics, self.counters, self.writes = found.statistics, found.counters, found.writes
         self.rows = rows
         """rows(n) gives n rows of the training data, with which blocks are measured."""
         self.dtype = dtype
@@ -56,12 +59,15 @@ class Skeleton:
     def __init__(self, shared: Shared) -> None:
         self.shared = shared
         model = shared.cut.model
-        memo: dict[int, Any] = {id(p): torch.nn.Parameter(torch.empty_like(p, device="meta"), p.requires_grad) for p in model.parameters()}
+        memo: dict[int, Any] = {id(p): absent(name, p) for name, p in model.named_parameters()}
         self.cut = copy.deepcopy(shared.cut, memo)
         self.owners = owners_of(self.cut.model)
         self.trained = {name: p.requires_grad for name, p in self.cut.model.named_parameters()}
         self.buffers = list(self.cut.model.buffers())
-        self.counters = [self.cut.model.get_buffer(name) for name in shared.counters]
+        self.counters = [self.owners[name] for name in shared.counters]
+        self.recurrent = [module for module in self.cut.model.modules() if isinstance(module, torch.nn.RNNBase)]
+        self.held = [held for module in self.cut.model.modules() for held in (module._parameters, module._modules)]
+        self.count = sum(map(len, self.held))
         all_train = not self.cut.model.training  # as from_pretrained() leaves it; otherwise each module keeps its own mode
         self.modes = [(module, all_train or module.training) for module in self.cut.model.modules()]
         self.threads = 0
@@ -105,8 +111,10 @@ class Skeleton:
         weights = [torch.empty(parameters[name].shape, dtype=self.shared.dtype).uniform_(-0.03, 0.03) for name in piece.parameters]
         statistics = dict(self.cut.model.named_buffers())
         weights += [statistics[name].to(self.shared.dtype) for name in self.shared.statistics[index]]
+        before_weights = [w.clone() for w in weights[:len(piece.parameters)]]
         buffers = [b.clone() for b in self.buffers]
         before = torch.get_rng_state()
+
         def forward(grad: bool) -> tuple[tuple[torch.Tensor, ...], list[torch.Tensor]]:
             return self._run(piece, index, parts, weights, batch, training, grad)
 
@@ -115,9 +123,14 @@ class Skeleton:
             wanted = [leaf for leaf in leaves if leaf.requires_grad]
             grown = [t for t in outputs if t.requires_grad]
             if grown and wanted:
-                torch.autograd.grad(grown, wanted, [torch.ones_like(t) for t in grown], allow_unused=True)
+                with self.in_backward(piece, weights):
+                    torch.autograd.grad(grown, wanted, [torch.ones_like(t) for t in grown], allow_unused=True)
 
         recorded = [forward(training)]
+        for name, weight, value in zip(piece.parameters, weights, before_weights):
+            if not torch.equal(weight, value):
+                raise UsageError(f"forward: expected weights that a forward only reads, got `{piece.name}`, which changes {name} in place")
+        before_weights.clear()
         layout = [(tuple(t.shape), t.dtype) for t in recorded[0][0]]
         is_random = training and not torch.equal(before, torch.get_rng_state())
         if training:
@@ -138,34 +151,45 @@ class Skeleton:
         piece = self.cut.pieces[index]
         last = index + 1 == len(self.cut.pieces)
         if last and counted == 0:
-            return Forward((torch.zeros(()),), True, 0, None)
+            return Forward((torch.zeros(()),), len(row_mask), True, 0, None)
         rows = len(row_mask)
         whole = self._batch(batch, row_mask)
         parts = [] if x is None else self._unpacked(index, x, rows)
         kept = None if keep == "nothing" else Graph(x, weights) if keep == "movable graph" else Graph(None, [])
-        changing = self.counters if keep == "graph" and training else []  # a forward that is repeated is counted once
-        saved = [b.clone() for b in changing]
-        versions = [w._version for w in weights]
-        with contextlib.ExitStack() as scopes:
-            if index in self.shared.random and training:
-                scopes.enter_context(random_lock)
-                scopes.enter_context(torch.random.fork_rng(devices=[]))
-                torch.manual_seed(seed)
-            if keep == "nothing":
-                scopes.enter_context(torch.no_grad())
-            elif keep == "movable graph":
-                scopes.enter_context(kept.hooks())
-            outputs, leaves = self._run(piece, index, parts, weights, whole, training, grad=keep != "nothing", x_trained=x_trained)
-        for buffer, value in zip(changing, saved):
-            buffer.copy_(value)
-        for name, weight, version in zip(piece.parameters, weights, versions):
-            if weight._version != version:
-                raise UsageError(f"forward: expected weights that a forward only reads, got one that changes {name} in place")
+        changing = self._counts() if keep == "graph" and training else []  # a forward that is repeated is counted once
+        lent = Lent(piece.name, ["the input"] * (x is not None) + piece.parameters,
+                    [*([] if x is None else [x]), *weights[:len(piece.parameters)]])
+        leaves: list[torch.Tensor] = []
+        try:
+            with contextlib.ExitStack() as scopes:
+                if index in self.shared.random and training:
+                    scopes.enter_context(random_lock)
+                    scopes.enter_context(torch.random.fork_rng(devices=[]))
+                    torch.manual_seed(seed)
+                if keep == "nothing":
+                    scopes.enter_context(torch.no_grad())
+                elif keep == "movable graph":
+                    scopes.enter_context(kept.hooks())
+                outputs, leaves = self._run(piece, index, parts, weights, whole, training, grad=keep != "nothing", x_trained=x_trained)
+            lent.check_read_only()
+            if kept is not None:
+                kept.lent = lent
+            if keep == "movable graph":  # what is kept beside the graph itself will not be found where it is now
+                lent.check_returned([*weights, *parts, *outputs, *leaves])
+            elif keep == "nothing":
+                leaves = []
+                lent.check_returned([*weights, *parts, *outputs])
+        except BaseException:
+            disarm([x, *weights, *parts, *leaves])
+            raise
+        for (held, attribute), value in changing:
+            held[attribute] = value
         self._check(index, piece, outputs, rows, last)
         if kept is not None:
             kept.outputs, kept.leaves, kept.weight = outputs, leaves, counted if last else None
+            kept.block, kept.scope = piece.name, lambda values: self.in_backward(piece, values[1:])
             kept.statistics = len(self.shared.statistics[index])
-        return Forward(outputs, last, counted, kept)
+        return Forward(outputs, rows, last, counted, kept)
 
     def _run(self, piece: Piece, index: int, parts: list[torch.Tensor], weights: list[torch.Tensor], batch: dict[str, torch.Tensor],
              training: bool, grad: bool, x_trained: bool = True) -> tuple[tuple[torch.Tensor, ...], list[torch.Tensor]]:
@@ -175,27 +199,71 @@ class Skeleton:
                 module.training = training and trains
             self.training = training
         carried = [t.detach().requires_grad_(grad and x_trained and t.dtype.is_floating_point) for t in parts]
+        # a block that changes its input in place gets one that is not the run's, and that the gradient does not end at
+        handed = [t.clone() for t in carried] if index in self.shared.writes else carried
         names = [*piece.parameters, *self.shared.statistics[index]]
         count = len(piece.parameters)
         bound: list[torch.Tensor] = [torch.nn.Parameter(w, grad and self.trained[name]) for name, w in zip(piece.parameters, weights)]
         bound += [w.clone() for w in weights[count:]]  # statistics, which the forward changes
-        places = [(held, attribute, value, held[attribute])
-                  for name, value in zip(names, bound) for held, attribute in self.owners[name]]
-        for held, attribute, value, _ in places:
-            held[attribute] = value
         try:
-            with torch.autocast("cpu", self.shared.autocast) if self.shared.autocast else contextlib.nullcontext():
-                with torch.enable_grad() if grad else torch.no_grad():
-                    outputs = piece.run(tuple(carried), batch)
-        finally:
-            for held, attribute, _, before in places:
-                held[attribute] = before
+            with named("forward", piece.name, self.cut.model), self._binding(names, bound) as places:
+                with torch.autocast("cpu", self.shared.autocast) if self.shared.autocast else contextlib.nullcontext():
+                    with torch.enable_grad() if grad else torch.no_grad():
+                        outputs = piece.run(tuple(handed), batch)
+                self._check_bound(piece, places, bound, weights)
+        except BaseException:
+            disarm([*carried, *bound])
+            raise
         if not isinstance(outputs, tuple) or not outputs or not all(torch.is_tensor(t) for t in outputs):
             raise UsageError(f"forward: expected a tensor or a tuple of tensors from `{piece.name}`, got {type(outputs).__name__}")
         for t in outputs:
             if t.dtype not in NAMES or t.layout != torch.strided:
                 raise UsageError(f"forward: expected dense tensors of real numbers from `{piece.name}`, got {t.layout} of {t.dtype}")
         return outputs, [*carried, *bound]
+
+    def _counts(self) -> list[tuple[tuple[dict[str, Any], str], torch.Tensor]]:
+        return [((held, attribute), held[attribute].clone()) for places in self.counters for held, attribute in places]
+
+    @contextlib.contextmanager
+    def _binding(self, names: Sequence[str], tensors: Sequence[torch.Tensor]) -> Iterator[list[_Place]]:
+        """While it lasts, modules hold these tensors as their weights. Yields where they do."""
+        places = [(name, t, held, attribute, held[attribute]) for name, t in zip(names, tensors) for held, attribute in self.owners[name]]
+        try:
+            for _, t, held, attribute, _ in places:
+                held[attribute] = t
+            for module in self.recurrent:
+                module._flat_weights = [getattr(module, name, None) for name in module._flat_weights_names]
+            yield places
+        finally:
+            for _, _, held, attribute, before in places:
+                held[attribute] = before
+            for module in self.recurrent:
+                module._flat_weights = []
+
+    @contextlib.contextmanager
+    def in_backward(self, piece: Piece, weights: Sequence[Optional[torch.Tensor]]) -> Iterator[None]:
+        """While it lasts, modules hold their weights for what is computed again in backward (torch.utils.checkpoint)."""
+        given = [(name, torch.nn.Parameter(w, self.trained[name])) for name, w in zip(piece.parameters, weights) if w is not None]
+        try:
+            with named("backward", piece.name, self.cut.model), self._binding([name for name, _ in given], [p for _, p in given]):
+                yield
+        except BaseException:
+            disarm([p for _, p in given])
+            raise
+
+    def _check_bound(self, piece: Piece, places: list[_Place], bound: list[torch.Tensor], weights: list[torch.Tensor]) -> None:
+        """Throws UsageError if the forward has made or replaced weights. Statistics that it has replaced are taken over."""
+        if sum(map(len, self.held)) != self.count:
+            new = [name for name, _ in self.cut.model.named_parameters() if name not in self.trained]
+            raise UsageError(f"forward: expected a model whose modules and parameters are made before its forward, got `{piece.name}`, which "
+                             f"makes {', '.join(new) or 'modules'}: make them in __init__")
+        of = {id(t): i for i, t in enumerate(bound)}
+        for name, t, held, attribute, _ in places:
+            i = of[id(t)]
+            if i >= len(piece.parameters):
+                bound[i] = held[attribute]
+            elif held.get(attribute) is not t or t.data_ptr() != weights[i].data_ptr():
+                raise UsageError(f"forward: expected weights that a forward only reads, got `{piece.name}`, which replaces {name}")
 
     def _check(self, index: int, piece: Piece, outputs: tuple[torch.Tensor, ...], rows: int, last: bool) -> None:
         if last:
@@ -232,11 +300,11 @@ class Skeleton:
 class Forward:
     """The result of a block's forward: C++ makes memory of this shape and type, into which write() puts it."""
 
-    def __init__(self, outputs: tuple[torch.Tensor, ...], last: bool, counted: float, graph: Optional[Graph]) -> None:
+    def __init__(self, outputs: tuple[torch.Tensor, ...], rows: int, last: bool, counted: float, graph: Optional[Graph]) -> None:
         self.outputs, self.last, self.counted = outputs, last, counted
         self.graph = graph if graph is not None else Graph(None, [])
         layout = [(tuple(t.shape), t.dtype) for t in outputs]
-        self.shape, self.dtype = ((), "f64") if last else _packed(layout, layout[0][0][0] if layout[0][0] else 1)
+        self.shape, self.dtype = ((), "f64") if last else _packed(layout, rows)
 
     def write(self, y: torch.Tensor) -> None:
         with torch.no_grad():
@@ -261,6 +329,10 @@ class Graph:
         self.weight: Optional[float] = None
         self.statistics = 0
         """How many of the leaves, at their end, are statistics that the forward changed."""
+        self.lent: Optional[Lent] = None
+        """What the graph refers to until its backward."""
+        self.block = ""
+        self.scope: Callable[[list[Optional[torch.Tensor]]], ContextManager[None]] = contextlib.nullcontext
         self._slots = {t.untyped_storage().data_ptr(): slot for slot, t in enumerate([x, *weights]) if t is not None and t.numel() > 0}
         self._now: list[Optional[torch.Tensor]] = []
         self._left: Optional[set[int]] = None
@@ -281,7 +353,24 @@ class Graph:
     def backward(self, values: list[Optional[torch.Tensor]], dy: Any, targets: list[Optional[torch.Tensor]]) -> None:
         """Writes the gradients of the block's input and weights whose `targets` are given, from the gradient `dy` of its output, for the
         last block the gradient of its loss. `values` are the input and the weights where they are now."""
+        here = [t for t in values if t is not None] + ([dy] if torch.is_tensor(dy) else [])
+        names = [f"weight {i}" if i else "the input" for i, t in enumerate(values) if t is not None] + ["the gradient of the output"]
+        lent = Lent(self.block, names, here)
         self._now = values
+        try:
+            with self.scope(values):
+                self._backward(values, dy, targets)
+            self._now = []
+            if not self._left:
+                self.outputs, self.leaves = (), []
+            lent.check_returned([])
+            if self.lent is not None and not self._left:
+                self.lent.check_returned([])
+        except BaseException:
+            disarm([*here, *self.leaves, *(self.lent.tensors if self.lent is not None else [])])
+            raise
+
+    def _backward(self, values: list[Optional[torch.Tensor]], dy: Any, targets: list[Optional[torch.Tensor]]) -> None:
         count = len(self.leaves) - (len(targets) - 1)
         shapes = [(tuple(leaf.shape), leaf.dtype) for leaf in self.leaves[:count]]
         places = ([None] * count if targets[0] is None else parts_of(targets[0], shapes)) + targets[1:] if self.leaves else []
@@ -289,7 +378,7 @@ class Graph:
         gradients = [torch.full_like(grown[0], dy * self.weight)] if self.weight is not None and grown else []
         if self.weight is None and self.outputs:
             all_parts = parts_of(dy, [(tuple(t.shape), t.dtype) for t in self.outputs])
-            gradients = [g for t, g in zip(self.outputs, all_parts) if t.requires_grad]
+            gradients = [g.detach() for t, g in zip(self.outputs, all_parts) if t.requires_grad]
         wanted = [i for i, place in enumerate(places) if place is not None and self.leaves[i].requires_grad]
         if self._left is None:
             self._left = {i for i, leaf in enumerate(self.leaves) if leaf.requires_grad}
@@ -311,9 +400,6 @@ class Graph:
                     continue
                 gradient = found.get(i)
                 place.zero_() if gradient is None else place.copy_(gradient.to_dense() if gradient.is_sparse else gradient)
-        self._now = []
-        if not self._left:
-            self.outputs, self.leaves = (), []
 
 
 def owners_of(model: torch.nn.Module) -> dict[str, list[tuple[dict[str, Any], str]]]:
