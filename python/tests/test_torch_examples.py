@@ -1,13 +1,15 @@
-"""examples/torch_*.py run, and end by comparing their losses with PyTorch's own; without PyTorch they say what is missing."""
+"""examples/torch_*.py run, and end by comparing their losses with PyTorch's own; without PyTorch they say what is missing. The Python that
+docs/torch.md shows runs as it stands."""
 
 import os
-import pathlib
 import subprocess
 import sys
 
 import pytest
 
-EXAMPLES = sorted((pathlib.Path(__file__).resolve().parents[2] / "examples").glob("torch_*.py"))
+from test_docs import DOCS, FENCE, run as run_blocks
+
+EXAMPLES = sorted((DOCS.parent / "examples").glob("torch_*.py"))
 
 
 def run(example, *arguments, path=()):
@@ -36,3 +38,14 @@ def test_an_example_without_pytorch_says_so(example, tmp_path):
     assert done.returncode == 1 and done.stdout == ""
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"{example.name}: expected PyTorch") and line.split(": pip install ")[0].endswith("No module named 'torch'")
+
+
+def test_every_block_of_the_page_runs(tmp_path, monkeypatch):
+    for needed in ("torch", "safetensors", "transformers"):
+        pytest.importorskip(needed)
+    monkeypatch.chdir(tmp_path)
+    blocks = FENCE.findall((DOCS / "torch.md").read_text())
+    assert len(blocks) == 8
+    run_blocks(blocks, "docs/torch.md")
+    assert {run.name for run in (tmp_path / "runs").iterdir()} == {"shortest", "loop", "points", "meta", "threads"}
+    assert sorted(os.listdir(tmp_path / "trained")) == ["config.json", "generation_config.json", "model.safetensors"]
