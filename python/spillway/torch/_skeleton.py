@@ -185,7 +185,7 @@ class Skeleton:
                 leaves = []
                 lent.check_returned([*weights, *parts, *outputs])
         except BaseException:
-            disarm([x, *weights, *parts, *leaves])
+            disarm([x, row_mask, *batch.values(), *weights, *parts, *leaves])
             raise
         for (held, attribute), value in changing:
             held[attribute] = value
@@ -393,7 +393,7 @@ class Graph:
             if self.lent is not None and not self._left:
                 self.lent.check_returned([])
         except BaseException:
-            disarm([*here, *self.leaves, *(self.lent.tensors if self.lent is not None else [])])
+            disarm([*here, *targets, *self.leaves, *(self.lent.tensors if self.lent is not None else [])])
             raise
 
     def _backward(self, values: list[Optional[torch.Tensor]], dy: Any, targets: list[Optional[torch.Tensor]]) -> None:
