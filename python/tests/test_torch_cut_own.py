@@ -338,12 +338,9 @@ def test_buffers_on_the_meta_device():
         _cut.cut(other, own_batch(), loss=own_loss)
 
 
-def test_compiled_modules_and_their_own_checkpointing_are_refused():
-    compiled = Own()
-    compiled.layers[1] = torch.compile(compiled.layers[1])
-    checkpointing = Own()
-    checkpointing.layers[2].gradient_checkpointing = True
-    for model, says in ((torch.compile(Own()), "made, the whole model: "), (compiled, r"made, Own\.layers\.1: give the module that"),
-                        (checkpointing, r"enabled in Own\.layers\.2: call")):
-        with pytest.raises(ValueError, match=says):
-            _cut.cut(model, own_batch(), loss=own_loss)
+def test_compiled_layers_of_a_model_are_refused():
+    """The recorders cannot run inside of compiled code. Those of a chain need no recorders, and a layer may compile itself in place."""
+    model = Own()
+    model.layers[1] = torch.compile(model.layers[1])
+    with pytest.raises(ValueError, match=r"expected layers as they are, got layers\.1, which torch\.compile\(\) made: give"):
+        _cut.cut(model, own_batch(), loss=own_loss)

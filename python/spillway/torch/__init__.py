@@ -55,6 +55,7 @@ def training(model: Any, name: str, arguments: dict[str, Any], data: Any, valida
         raise UsageTypeError(f"loss: expected a function loss(outputs, batch) that returns the mean loss, got {type(loss).__name__}")
     if autocast is not None and autocast not in (torch.bfloat16, torch.float16):
         raise UsageTypeError(f"autocast: expected torch.bfloat16 or torch.float16, got {autocast}")
+    model = _plain_modules(model)
     causal = loss is None and _is_causal(model)
     samples = _samples(data, "data", arguments, collate, causal)
     validation = None if validation_data is None else _samples(validation_data, "validation_data", arguments, collate, causal)
@@ -64,7 +65,6 @@ def training(model: Any, name: str, arguments: dict[str, Any], data: Any, valida
         some = [samples[i % len(samples)] for i in range(count)]
         return {key: torch.stack([sample[key] for sample in some]) for key in some[0]}
 
-    model = _plain_modules(model)
     own_parameters = _parameters(model)
     arguments.setdefault("precision", _PRECISIONS[next(p.dtype for p in own_parameters.values() if p.requires_grad)])
     dtype = _TYPES.get(arguments["precision"], torch.float32)
