@@ -82,6 +82,11 @@ class Trainer:
     Their names are their positions, or the keys of a dict. `data` is then a sequence of dictionaries, one for each sample, or a dictionary
     of arrays [samples, ...]; every sample has the same names, shapes and types. For blocks that read tokens it is a path, and
     `sequence_length` is required.
+
+    `model` may also be a PyTorch module, or a list or dictionary of them (docs/torch.md): PyTorch computes their blocks. `data` is then a
+    DataLoader, a Dataset, a list of dictionaries of tensors or a dictionary of arrays. Further arguments are `loss`, a function of (outputs,
+    batch) in place of the model's own; `layers`, the names of the lists of modules at which to cut; `collate`, which makes dictionaries of
+    rows; `weights`, a folder whose weights a model on the meta device begins with; and `autocast`, a type of torch.
     """
 
     def __init__(self, **flags: Any) -> None:
