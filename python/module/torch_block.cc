@@ -109,10 +109,13 @@ Variable TorchBlock::computed(const std::vector<Variable>& read, const nn::Conte
       nb::dict inputs;
       for (size_t i = 0; i < model_->inputs.size(); ++i) inputs[model_->inputs[i].name.c_str()] = view(batch.inputs[i]);
       const nb::object x = read[0].value.defined() ? view(read[0].value) : nb::none();
+      // Blocks are timed before there is data, on inputs of zeros, which a model may not take: rows of the data are computed in their
+      // place.
+      const bool made_up = batch.data_tokens == 0 && batch.counted_targets > 0;
       const char* const keep = !recorder.recording() ? "nothing" : context.recomputing ? "graph" : "movable graph";
       const nb::object done =
           skeleton_.attr("forward")(index_, x, read[0].needs_gradient(), views(weights), inputs, view(batch.row_mask_B), weight,
-                                    context.mode == nn::Mode::train, keep, seed, Stream::current().thread_count());
+                                    context.mode == nn::Mode::train, keep, seed, Stream::current().thread_count(), made_up);
       y = empty(shape_of(nb::cast<std::vector<i64>>(done.attr("shape"))), dtype_of(nb::cast<std::string>(done.attr("dtype"))),
                 "output of PyTorch's block");
       done.attr("write")(view(y));

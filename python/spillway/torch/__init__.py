@@ -53,6 +53,9 @@ def training(model: Any, name: str, arguments: dict[str, Any], data: Any, valida
     on the meta device. The model itself is not changed."""
     if loss is not None and not callable(loss):
         raise UsageTypeError(f"loss: expected a function loss(outputs, batch) that returns the mean loss, got {type(loss).__name__}")
+    if isinstance(loss, torch.nn.Module) and "Loss" in type(loss).__name__:
+        raise UsageTypeError(f"loss: expected a function loss(outputs, batch), got {type(loss).__name__}(): write "
+                             f"loss=lambda outputs, batch: torch.nn.{type(loss).__name__}()(outputs, batch['name of the targets'])")
     if autocast is not None and autocast not in (torch.bfloat16, torch.float16):
         raise UsageTypeError(f"autocast: expected torch.bfloat16 or torch.float16, got {autocast}")
     model = _plain_modules(model)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # otherwise PyTorch's profiler complains on stderr where there is no GPU
+
 TYPE_CHECKING = False  # type checkers take it as True; at run time, not importing typing saves time
 if TYPE_CHECKING:
     from typing import Any, Callable
@@ -27,7 +29,6 @@ def bytes_of(calls: list[Callable[[], Any]]) -> list[Bytes]:
     has run it before."""
     if torch.cuda.is_initialized():
         return [_on_gpu(call) for call in calls]
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # otherwise PyTorch's profiler complains on stderr that there is no GPU
     mark = "spillway: measured call"
     with torch.autograd.profiler.profile(use_cpu=True, profile_memory=True, use_kineto=True) as profile:
         for call in calls:

@@ -145,7 +145,8 @@ class Skeleton:
         return (layout, sizes[0].peak, sizes[1].peak, sizes[1].held, sizes[2].peak, is_random)
 
     def forward(self, index: int, x: Optional[torch.Tensor], x_trained: bool, weights: list[torch.Tensor], batch: dict[str, torch.Tensor],
-                row_mask: torch.Tensor, counted: float, training: bool, keep: str, seed: int, threads: int) -> Forward:
+                row_mask: torch.Tensor, counted: float, training: bool, keep: str, seed: int, threads: int,
+                made_up: bool) -> Forward:
         if threads != self.threads:
             self.threads = threads
             torch.set_num_threads(threads)
@@ -158,7 +159,7 @@ class Skeleton:
             nothing = Graph(None, [])
             nothing.statistics = len(self.shared.statistics[index])
             return Forward((), [] if last else self._layout_of(index, rows.all), rows, last, 0, nothing)
-        whole = self._batch(batch, rows)
+        whole = self._batch(self.shared.rows(rows.all) if made_up else batch, rows)
         parts = [] if x is None else self._unpacked(index, x, rows)
         kept = None if keep == "nothing" else Graph(x, weights) if keep == "movable graph" else Graph(None, [])
         changing = self._counts() if keep == "graph" and training else []  # a forward that is repeated is counted once
