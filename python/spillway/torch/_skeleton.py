@@ -162,8 +162,12 @@ class Skeleton:
         leaves: list[torch.Tensor] = []
         try:
             with contextlib.ExitStack() as scopes:
-                if index in self.shared.random and training:
+                skeleton = getattr(piece.run, "skeleton", None)
+                if skeleton is not None:
+                    skeleton.draws = bool(self.shared.random)
+                if self.shared.random:  # a block that draws none itself may set the generator back
                     scopes.enter_context(random_lock)
+                if index in self.shared.random and training:
                     scopes.enter_context(torch.random.fork_rng(devices=[]))
                     torch.manual_seed(seed)
                 if keep == "nothing":
