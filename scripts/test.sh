@@ -14,7 +14,7 @@ case "${1-}" in
   *) echo "usage: scripts/test.sh [--asan | --soak]" >&2; exit 2 ;;
 esac
 
-scripts/setup.sh --tests
+if [ "${1-}" = --soak ]; then scripts/setup.sh --soak; else scripts/setup.sh --tests; fi
 source scripts/steps.sh
 configuring=(-DSPILLWAY_CUDA=AUTO)  # the quickstart may have left it out
 build release

@@ -1,5 +1,5 @@
 # The Python module's own tests (python/tests, pytest), and its wheel on a machine that has no compiler. scripts/setup.sh --tests brings what they need.
-add_test(NAME python/ModuleRelease.KeepsItsTests COMMAND ${Python_EXECUTABLE} -m pytest -q -p no:cacheprovider --ignore=${PROJECT_SOURCE_DIR}/python/tests/test_onnx.py ${PROJECT_SOURCE_DIR}/python/tests)
+add_test(NAME python/ModuleRelease.KeepsItsTests COMMAND ${Python_EXECUTABLE} -m pytest -q -p no:cacheprovider --ignore=${PROJECT_SOURCE_DIR}/python/tests/test_onnx.py "--ignore-glob=${PROJECT_SOURCE_DIR}/python/tests/test_torch*" ${PROJECT_SOURCE_DIR}/python/tests)
 set_tests_properties(python/ModuleRelease.KeepsItsTests PROPERTIES LABELS quick TIMEOUT 600
   ENVIRONMENT "PYTHONPATH=${PROJECT_BINARY_DIR}/python:${PROJECT_SOURCE_DIR}/build/tools/python;PYTHONDONTWRITEBYTECODE=1;SPILLWAY_SOURCE=${PROJECT_SOURCE_DIR}")
 add_test(NAME python/SoakKills.LeaveTheOldOrTheNew COMMAND ${Python_EXECUTABLE} -m pytest -q -s -p no:cacheprovider ${PROJECT_SOURCE_DIR}/python/tests/soak_kills.py)
@@ -9,6 +9,21 @@ set_tests_properties(python/SoakKills.LeaveTheOldOrTheNew PROPERTIES LABELS soak
 add_test(NAME python/SoakCalls.GiveWhatPyTorchGives COMMAND ${Python_EXECUTABLE} -m pytest -q -p no:cacheprovider ${PROJECT_SOURCE_DIR}/python/tests/test_typed_as_in_torch.py)
 set_tests_properties(python/SoakCalls.GiveWhatPyTorchGives PROPERTIES LABELS soak TIMEOUT 600
   ENVIRONMENT "PYTHONPATH=${PROJECT_BINARY_DIR}/python:${PROJECT_SOURCE_DIR}/build/tools/python;PYTHONDONTWRITEBYTECODE=1;SPILLWAY_RANDOM_CALLS=2000")
+# Models of PyTorch, where this Python has it or scripts/setup.sh --soak has brought it.
+set(torch ${PROJECT_SOURCE_DIR}/build/tools/torch)
+execute_process(COMMAND ${CMAKE_COMMAND} -E env PYTHONPATH=${torch}:${PROJECT_SOURCE_DIR}/build/tools/python ${Python_EXECUTABLE} -c "import torch, transformers"
+                RESULT_VARIABLE no_torch OUTPUT_QUIET ERROR_QUIET)
+if(no_torch)
+  message(STATUS "Tests of PyTorch's models: no (scripts/setup.sh --soak brings PyTorch from PyPI)")
+else()
+  file(GLOB torch_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/python/tests/test_torch*.py)
+  foreach(file ${torch_tests})
+    get_filename_component(name ${file} NAME_WE)
+    add_test(NAME python/SoakTorch.${name} COMMAND ${Python_EXECUTABLE} -m pytest -q -p no:cacheprovider ${file})
+    set_tests_properties(python/SoakTorch.${name} PROPERTIES LABELS soak TIMEOUT 1800
+      ENVIRONMENT "PYTHONPATH=${PROJECT_BINARY_DIR}/python:${torch}:${PROJECT_SOURCE_DIR}/build/tools/python;PYTHONDONTWRITEBYTECODE=1;SPILLWAY_SOURCE=${PROJECT_SOURCE_DIR}")
+  endforeach()
+endif()
 add_test(NAME python/WheelRelease.TrainsWithoutACompiler COMMAND ${PROJECT_SOURCE_DIR}/python/tests/wheel.sh ${PROJECT_BINARY_DIR} ${Python_EXECUTABLE})
 set_tests_properties(python/WheelRelease.TrainsWithoutACompiler PROPERTIES LABELS quick TIMEOUT 600)
 # What export writes, computed by others.

@@ -131,6 +131,8 @@ struct Plan {
   bool is_staged(Tier tier) const { return tier == Tier::nvme || (on_gpu() && tier == Tier::device); }
   /// Returns the lanes (sequences of instructions of one kind) whose data passes through host memory between the GPU and other ranks.
   std::vector<Lane> passing_lanes() const;
+  /// Returns the part of `total` that this program allocates itself.
+  std::array<i64, offload::kTiers> own_bytes() const { return {total[0] - foreign_bytes, total[1], total[2]}; }
   bool uses(Tier tier) const { return total[static_cast<size_t>(tier)] > 0; }
   /// Returns the bytes that one training step moves, counted from its instructions.
   TierBytes moved_per_step() const;

@@ -55,6 +55,10 @@ Allocation counted_bytes(i64 bytes) {
 }  // namespace
 
 Variable TorchBlock::forward(const Variable& x, const nn::Context& context) const {
+  if (Stream::current().device.works_as_cuda())
+    throw Error(ErrorCode::usage,
+                "[device] expected the CPU for a model whose blocks PyTorch computes, got a GPU, on which PyTorch's work and "
+                "the run's are not ordered yet: give device=\"cpu\"");
   std::vector<Variable> read{x};
   for (const nn::ParameterUse& one : parameters_) read.push_back(context.use(*one.parameter, one.use));
   return Stream::current().is_meta() ? measured(read, context) : computed(read, context);

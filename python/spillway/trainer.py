@@ -93,7 +93,7 @@ class Trainer:
         of_torch = own_model.is_of_torch(flags.get("model"))
         self._own = of_torch or own_model.is_own(flags.get("model"))
         if self._own:
-            self._training = _torch_training(flags) if of_torch else _own_training(flags)
+            self._training, self._after_save = _torch_training(flags) if of_torch else (_own_training(flags), None)
             return
         for name in ("data", "validation_data"):
             _check_rows(name, flags.get(name))
@@ -132,7 +132,7 @@ class Trainer:
             if hears is not None and not callable(hears):
                 raise UsageTypeError(f"{name}: expected a function, got {type(hears).__name__}")
         bar = _bar(progress)
-        hear = on_step
+        hear, after_save = on_step, getattr(self, "_after_save", None)
         if bar is not None:
             step = _stepping(bar)
 
@@ -144,13 +144,24 @@ class Trainer:
             log = _print
         try:
             with own_model.interrupts_between_blocks() if self._own else contextlib.nullcontext():
-                return TrainingResult(self._training.run(hear, on_validate, on_save, log, patience, keep_best))
+                return TrainingResult(self._training.run(hear, on_validate, _both(after_save, on_save), log, patience, keep_best))
         finally:
             if bar is not None:
                 bar.close()
 
 
-def _torch_training(flags: dict[str, Any]) -> _core.Training:
+def _both(first: Optional[Callable[[SaveEvent], Any]], second: Optional[Callable[[SaveEvent], Any]]) -> Optional[Callable[[SaveEvent], Any]]:
+    if first is None or second is None:
+        return first or second
+
+    def call(event: SaveEvent) -> Any:
+        first(event)
+        return second(event)
+
+    return call
+
+
+def _torch_training(flags: dict[str, Any]) -> tuple[_core.Training, Callable[[SaveEvent], None]]:
     from . import torch as of_torch
 
     model, name = flags.pop("model"), flags.pop("name", "torch")

@@ -10,6 +10,7 @@ from conftest import TEXT
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 FENCE = re.compile(r"(?<!-->\n)^```python\n(.*?)^```$", re.M | re.S)  # except blocks that are marked as not to be run
 PAGES = [page for page in [DOCS.parent / "README.md", *sorted(DOCS.glob("*.md"))] if FENCE.search(page.read_text())]
+PAGES.remove(DOCS / "torch.md")  # test_torch_examples.py, because it needs PyTorch
 NOTEBOOKS = sorted(DOCS.glob("notebooks/*.ipynb"))
 
 

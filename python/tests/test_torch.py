@@ -26,6 +26,7 @@ SETTINGS = dict(steps=6, micro_batch_size=4, global_batch_size=8, learning_rate=
 
 def trained(folder, model, data, loss=None, steps=None, **more):
     settings = {**SETTINGS, **more, **({"steps": steps} if steps else {})}
+    settings = {key: value for key, value in settings.items() if value is not None}
     if "nvme" in settings.values():
         settings["nvme"] = folder / "scratch"
     result = spillway.Trainer(model=model, data=data, loss=loss, out=folder / "run", **settings).train(progress=False, log=lambda line: None)
@@ -146,6 +147,28 @@ def test_a_killed_run_goes_on_with_the_same_bits(tmp_path):
     assert done.returncode == -signal.SIGKILL
     result, again = trained(folder, perceptron(dropout=0.5), points(), cross_entropy, **NVME)
     assert result.losses == whole.losses and again == bits
+
+
+def test_the_last_step_of_an_epoch_has_only_the_samples_that_are_left(tmp_path):
+    data = {key: value[:11] for key, value in points().items()}  # a step of 8 rows and one of 3: a micro-batch with one empty row and an empty one
+    reference, expected = perceptron(), []
+    optimizer = torch.optim.SGD(reference.parameters(), lr=0.1)
+    for step in range(4):
+        batch = {key: value[:8] if step % 2 == 0 else value[8:] for key, value in data.items()}
+        optimizer.zero_grad()
+        loss = cross_entropy(reference(batch["x"]), batch)
+        loss.backward()
+        optimizer.step()
+        expected.append(loss.item())
+    bits = set()
+    for name, placement in PLACEMENTS.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        settings = dict(optimizer="sgd", learning_rate=0.1, weight_decay=0, gradient_clipping=0, betas=None)
+        result, one = trained(folder, perceptron(), data, cross_entropy, steps=4, **settings, **placement)
+        assert result.losses == pytest.approx(expected, rel=1e-12), name
+        bits.add(one)
+    assert len(bits) == 1
 
 
 def test_a_tied_weight_is_one(tmp_path):

@@ -5,6 +5,7 @@ import copy
 import pytest
 
 torch = pytest.importorskip("torch")
+checkpoint = pytest.importorskip("torch.utils.checkpoint").checkpoint
 
 from spillway.torch import _cut  # noqa: E402  (after the check for PyTorch)
 from torch_cut_runs import expect_as_plain, expect_layers  # noqa: E402
@@ -86,6 +87,43 @@ def test_residual_connections_outside_of_layers():
     expect_own(Own(between=lambda self, layer, x, at: x + layer(x)))
 
 
+def test_a_first_layer_that_reads_the_batch():
+    """Nothing travels into it, so it is one block with what stands before it."""
+    model = Own()
+    model.stem = torch.nn.Identity()
+    cut = _cut.cut(model, own_batch(), loss=own_loss)
+    assert [piece.name for piece in cut.pieces] == ["embedding+layers.0", "layers.1", "layers.2", "head"]
+    expect_as_plain(cut, cut.model, own_batch())
+
+
+def test_what_the_model_changes_in_place_between_layers():
+    class Changing(Own):
+        def forward(self, x):
+            x = first = self.stem(x)
+            for layer in self.layers:
+                x = layer(x)
+                x += 1
+            return self.head(x * first)
+
+    expect_own(Changing(linear))
+
+    def add(self, layer, x, at):
+        x += layer(x)
+        return x
+
+    expect_own(Own(lambda: torch.nn.Sequential(torch.nn.Tanh(), linear()), add))
+
+
+def test_modules_that_are_also_used_without_gradients():
+    def between(self, layer, x, at):
+        with torch.no_grad():
+            shift = self.stem(x)
+        return layer(x + shift)
+
+    cut = expect_own(Own(between=between))
+    assert ["stem.weight" in piece.parameters for piece in cut.pieces] == [True, True, True, False, False]
+
+
 def test_layers_in_lists_in_a_list():
     def both(self, pair, x, at):
         x = x + pair[0](x)
@@ -148,6 +186,17 @@ def test_arguments_that_depend_on_weights_travel():
     expect_own(Own(layer, by_spread))
 
 
+def test_arguments_that_are_made_before_the_layers_travel_over_modules_between_them():
+    class PerLayer(Own):
+        def forward(self, x):
+            inputs, x = self.inputs(x).view(-1, 3, 8), self.stem(x)
+            for at, layer in enumerate(self.layers):
+                x = self.between(layer(x, inputs[:, at]))
+            return self.head(x)
+
+    expect_own(PerLayer(lambda: WithArgument(lambda x, given: x * given), torch.nn.Linear(8, 8), inputs=linear(8, 24)))
+
+
 def test_layers_that_change_their_arguments_in_place():
     class InPlace(torch.nn.Module):
         def __init__(self):
@@ -189,7 +238,7 @@ def test_functions_with_a_backward_of_their_own():
 
 
 def test_checkpointing_in_the_model():
-    expect_own(Own(between=lambda self, layer, x, at: torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)))
+    expect_own(Own(between=lambda self, layer, x, at: checkpoint(layer, x, use_reentrant=False)))
 
 
 def test_frozen_and_unused_parameters():
@@ -267,3 +316,23 @@ def test_wrong_arguments():
         _cut.cut(Own(), own_batch(), layers="blocks", loss=own_loss)
     with pytest.raises(ValueError, match=r"a tensor with one element from model\(\*\*batch\)\.loss, got a tensor of shape \(6, 4\)"):
         _cut.cut(Own(), own_batch())
+
+
+def test_buffers_on_the_meta_device():
+    class Shifted(torch.nn.Module):
+        def __init__(self, persistent):
+            super().__init__()
+            self.linear, self.norm = linear(), torch.nn.BatchNorm1d(8)
+            self.register_buffer("shift", torch.ones(8), persistent)
+
+        def forward(self, x):
+            return self.norm(self.linear(x) + self.shift)
+
+    with torch.device("meta"):
+        model, other = Own(lambda: Shifted(True)), Own(lambda: Shifted(False))
+    notes = _cut.cut(model, own_batch(), loss=own_loss).notes
+    assert len(notes) == 3
+    assert notes[1] == "Buffer layers.1.shift was on the meta device and is 0 until it is loaded: the model does not set it."
+    assert model.layers[0].norm.running_var.tolist() == [1] * 8
+    with pytest.raises(ValueError, match="expected a value for the buffer layers.0.shift"):
+        _cut.cut(other, own_batch(), loss=own_loss)

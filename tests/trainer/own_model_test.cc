@@ -105,6 +105,19 @@ trainer::OwnData points(i64 samples, DType dtype = DType::f32) {
   return {.training = [=] { return data::samples_of(std::make_shared<Points>(samples), build(dtype).inputs); }, .validation = {}};
 }
 
+/// Points whose losses count once, twice or three times in the mean of a step.
+class WeightedPoints final : public data::TensorSource {
+ public:
+  i64 samples() const override { return points_.samples(); }
+  void read(i64 index, std::span<const Tensor> out) const override { points_.read(index, out); }
+  i64 targets(std::span<const Tensor> sample) const override { return weight_of(sample[0].span<double>()[0]); }
+  i64 most_targets() const override { return 3; }
+  static i64 weight_of(double x) { return x < -0.3 ? 1 : x < 0.3 ? 2 : 3; }
+
+ private:
+  Points points_{8};
+};
+
 class OwnModel : public testing::Test {
  protected:
   TrainConfig settings(const std::string& run) const {
@@ -187,6 +200,20 @@ TEST_F(OwnModel, LossesAreThoseOfALoopByHand) {
   ASSERT_EQ(got.size(), expected.size());
   // The tolerance: ten additions and three layers of products of fp64 numbers of size 1 have an error of at most 1000 * 2^-53.
   for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(std::stod(got[i]), expected[i], 1.2e-13) << "step " << i + 1;
+}
+
+// A step divides the sum of its losses by the targets of its samples.
+TEST_F(OwnModel, SamplesCountAsTheirTargets) {
+  TrainConfig s = settings("run"), weighted = settings("weighted");
+  s.precision = weighted.precision = trainer::Precision::fp64;
+  s.steps = weighted.steps = 1;
+  fit(s, points(8, DType::f64));
+  fit(weighted,
+      {.training = [] { return data::samples_of(std::make_shared<WeightedPoints>(), build(DType::f64).inputs); }, .validation = {}});
+  double targets = 0;
+  for (i64 index = 0; index < 4; ++index) targets += static_cast<double>(WeightedPoints::weight_of(x_of(index, 0)));
+  ASSERT_GT(targets, 4);
+  EXPECT_NEAR(std::stod(losses(weighted)[0]) * targets, std::stod(losses(s)[0]) * 4, 1e-12);
 }
 
 TEST_F(OwnModel, BitsDoNotDependOnWhereTheBytesLie) {

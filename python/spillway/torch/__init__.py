@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 
 from .. import _core
@@ -9,11 +11,13 @@ from ..errors import UsageError, UsageTypeError
 from ._comparison import compare
 from ._cut import Cut, Piece, cut
 from ._data import Samples, samples_of, with_labels
-from ._save import save_pretrained, weights_of
+from ._save import pretrained_files, save_pretrained, weights_of
 from ._skeleton import Shared
+from ._weighting import weight_of
 
 TYPE_CHECKING = False  # type checkers take it as True; at run time, not importing typing saves time
 if TYPE_CHECKING:
+    import pathlib
     from typing import Any, Callable, Optional
 
 __all__ = ["blocks", "save_pretrained", "training", "with_labels", "Cut", "Piece"]
@@ -42,8 +46,8 @@ class _WithLabels:
 
 def training(model: Any, name: str, arguments: dict[str, Any], data: Any, validation_data: Any, *, loss: Optional[Callable[..., Any]] = None,
              layers: Optional[str] = None, autocast: Optional[torch.dtype] = None,
-             collate: Optional[Callable[..., Any]] = None, weights: Any = None) -> _core.Training:
-    """Makes the training of a model of PyTorch. The first sample shows how the model is called. `weights` is a folder as transformers
+             collate: Optional[Callable[..., Any]] = None, weights: Any = None) -> tuple[_core.Training, Callable[[Any], None]]:
+    """Returns the training of a model of PyTorch, and what completes each of its checkpoints. The first sample shows how the model is called. `weights` is a folder as transformers
     writes it, or safetensors files; without it the model's own weights are read, which must then not be on the meta device."""
     if loss is not None and not callable(loss):
         raise UsageTypeError(f"loss: expected a function loss(outputs, batch) that returns the mean loss, got {type(loss).__name__}")
@@ -74,9 +78,22 @@ def training(model: Any, name: str, arguments: dict[str, Any], data: Any, valida
         specs[own] = (list(buffers[own].shape), True, False, _values(buffers[own], own), True)
     described = [(piece.name, [(own, specs[own]) for own in [*piece.parameters, *statistics]])
                  for piece, statistics in zip(pieces.pieces, found.statistics)]
-    weight = "next labels" if causal else "labels" if loss is None else "one"
+    weight = "one" if loss is not None else weight_of(pieces.model, rows(2), "next labels" if causal else "labels")
     notes = [*pieces.notes, found.note]
-    return _core._torch_training(arguments, name, described, shared.skeleton, weight, samples, validation, notes)
+    processing = arguments.pop("tokenizer") if hasattr(arguments.get("tokenizer"), "save_pretrained") else None
+    files = pretrained_files(pieces.model, processing, shared.dtype)
+    made = _core._torch_training(arguments, name, described, shared.skeleton, weight, samples, validation, notes)
+    return made, lambda event: _complete(event.checkpoint, files)
+
+
+def _complete(checkpoint: pathlib.Path, files: dict[str, bytes]) -> None:
+    """Adds the files that from_pretrained() needs. A checkpoint without them resumes the run just as well."""
+    for name, content in files.items():
+        path = checkpoint / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f"{path.name}.partial-{os.getpid()}")
+        part.write_bytes(content)
+        os.replace(part, path)
 
 
 def _samples(data: Any, argument: str, arguments: dict[str, Any], collate: Optional[Callable[..., Any]], causal: bool) -> Any:
@@ -98,8 +115,8 @@ def _samples(data: Any, argument: str, arguments: dict[str, Any], collate: Optio
 
 
 def _is_causal(model: Any) -> bool:
-    """Whether the model's own loss compares the logits of each position with the next label."""
-    return "CausalLM" in type(model).__name__ or "CausalLM" in str(getattr(model, "loss_type", ""))
+    """Whether the model predicts the next token, by its name."""
+    return any(word in type(model).__name__ for word in ("CausalLM", "LMHead"))
 
 
 def _plain_modules(model: Any) -> Any:

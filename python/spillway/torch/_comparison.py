@@ -36,7 +36,7 @@ class Comparison:
 def compare(cut: Cut, batch: dict[str, torch.Tensor], dtype: torch.dtype) -> Comparison:
     """Runs the blocks and the whole model on the first samples, of texts on their first tokens. Throws UsageError if their losses differ."""
     short = _beginning({name: t.to(dtype) if t.dtype.is_floating_point else t for name, t in batch.items()})
-    with virtual_weights(cut.model, dtype) as numbers, _as_before(cut.model), torch.random.fork_rng(devices=[]):
+    with virtual_weights(cut.model, dtype) as numbers, as_before(cut.model), torch.random.fork_rng(devices=[]):
         changed, writes = _changed(cut, short, numbers)
         difference = check(cut, cut.model, short)
     count, buffers = len(cut.pieces), dict(cut.model.named_buffers())
@@ -101,7 +101,7 @@ def _check_weights(piece: Piece, now: dict[str, torch.Tensor], known: dict[str, 
 
 
 @contextlib.contextmanager
-def _as_before(model: torch.nn.Module) -> Iterator[None]:
+def as_before(model: torch.nn.Module) -> Iterator[None]:
     """At its end, the model's buffers and modes are as they were."""
     modes = [(module, module.training) for module in model.modules()]
     buffers = [(module._buffers, key, b, b.clone()) for module in model.modules() for key, b in module._buffers.items() if b is not None]
@@ -116,10 +116,14 @@ def _as_before(model: torch.nn.Module) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def virtual_weights(model: torch.nn.Module, dtype: torch.dtype) -> Iterator[torch.Tensor]:
+def virtual_weights(model: torch.nn.Module, dtype: torch.dtype, scale: float = 0.02) -> Iterator[torch.Tensor]:
     """While it lasts, the parameters of `model` are views of a few random numbers, whatever their size: rows begin at different ones.
     Yields these numbers."""
-    numbers = torch.randn(2 * _PERIOD, dtype=dtype, generator=torch.Generator().manual_seed(1)) * 0.02
+    numbers = torch.randn(2 * _PERIOD, dtype=dtype, generator=torch.Generator().manual_seed(1)) * scale
+    # Kernels for stacks of matrices, as of experts, want each matrix to be contiguous.
+    largest = max((math.prod(p.shape[-2:]) for p in model.parameters() if p.dim() > 2), default=0)
+    if largest > _PERIOD:
+        numbers = numbers.repeat(largest // len(numbers) + 2)
     made: dict[int, torch.nn.Parameter] = {}
     places = []
     for module in model.modules():
@@ -140,12 +144,15 @@ def _view(numbers: torch.Tensor, shape: torch.Size, seed: int) -> torch.Tensor:
     width = shape[-1] if shape else 1
     if width > _PERIOD:
         return numbers.repeat(width // len(numbers) + 1)[:width].expand(shape)
-    # every row is a window of the numbers; as_strided cannot wrap around, so the windows of a longer axis repeat
+    # every row, or matrix of a stack, is a window of the numbers; as_strided cannot wrap around, so the windows of a longer axis repeat
     strides = [0] * len(shape)
     if shape:
         strides[-1] = 1
-    room = 2 * _PERIOD - width - seed % 97
-    for axis in range(len(shape) - 2, -1, -1):
+    window, axes = width, len(shape) - 1
+    if len(shape) > 2:
+        strides[-2], window, axes = width, width * shape[-2], len(shape) - 2
+    room = len(numbers) - window - seed % 97
+    for axis in reversed(range(axes)):
         step = max(0, min(7, room // max(1, shape[axis])))
         strides[axis] = step
         room -= step * (shape[axis] - 1)

@@ -11,7 +11,7 @@ import dataclasses
 import torch
 
 from ._cut_buffers import make_buffers_real
-from ._cut_run import Block, Skeleton, call_with_batch, device_of, loss_of, usage_error
+from ._cut_run import Arguments, Block, Skeleton, call_with_batch, device_of, loss_of, usage_error
 from ._cut_trace import CannotCut, Crossings, Trace, stand_in_weights
 
 TYPE_CHECKING = False  # type checkers take it as True; at run time, not importing typing saves time
@@ -80,7 +80,7 @@ def _cut(model: torch.nn.Module, example: Batch, layers: Optional[str], loss: Op
 
 
 def check(cut: Cut, model: torch.nn.Module, example: Batch) -> float:
-    """Returns the difference between the loss of the blocks, one after the other, and that of `model`. Both draw the same random numbers."""
+    """Returns the difference between the loss of the blocks, run one after the other, and that of `model`, with the same random numbers."""
     device = device_of(example)
     devices = [device] if device.type == "cuda" else []
     losses = []
@@ -160,31 +160,32 @@ def _whole(model: torch.nn.Module, loss: Optional[Loss], why: str) -> Cut:
 def _layers(model: torch.nn.Module, names: Optional[str]) -> list[tuple[str, torch.nn.Module]]:
     """Returns the layers with their names.
 
-    They are those that the user named; in a model of transformers those of the list, as long as the config says, that has most parameters;
-    in any other model those of all lists of blocks."""
+    They are those that the user named. In a model of transformers they are those of the list that is as long as the config says, and of
+    such lists that with most parameters. In any other model they are those of all lists of blocks."""
     modules = dict(model.named_modules())
     lists = {name: module for name, module in modules.items() if isinstance(module, (torch.nn.ModuleList, torch.nn.Sequential))}
-    config = getattr(model, "config", None)
     if names is not None:
         chosen = [name.strip() for name in names.split(",")]
         for name in chosen:
             if not name or next(modules.get(name, torch.nn.Identity()).children(), None) is None:
                 raise usage_error(f"layers: expected the name of a list of modules in {type(model).__name__}, got {name!r}: "
                                   f"it has {', '.join(list(lists)[:8]) or 'no lists'}")
-    elif hasattr(config, "get_text_config"):
-        count = getattr(config.get_text_config(), "num_hidden_layers", None)
+    else:
+        config = getattr(model, "config", None)
+        count = getattr(config.get_text_config(), "num_hidden_layers", None) if hasattr(config, "get_text_config") else None
         fitting = [name for name, module in lists.items() if isinstance(module, torch.nn.ModuleList) and len(module) == count]
         chosen = sorted(fitting, key=lambda name: -sum(parameter.numel() for parameter in lists[name].parameters()))[:1]
-    else:
-        chosen = []
-        for name, module in lists.items():
-            if name and sum(_is_block(child) for child in module.children()) > 1 and not any(name.startswith(f"{one}.") for one in chosen):
+        for name, module in () if chosen else lists.items():
+            if name and _holds_blocks(module) and not any(name.startswith(f"{one}.") for one in chosen):
                 chosen.append(name)
     return [layer for name in chosen for layer in _called(name, modules[name])]
 
 
-def _is_block(module: torch.nn.Module) -> bool:
-    return next(module.children(), None) is not None
+def _holds_blocks(module: torch.nn.Module) -> bool:
+    """Whether a list has two modules with parameters, or, in a Sequential, which may be a layer itself, with modules of their own."""
+    if isinstance(module, torch.nn.Sequential):
+        return sum(next(child.children(), None) is not None for child in module) > 1
+    return sum(next(child.parameters(), None) is not None for child in module) > 1
 
 
 def _called(name: str, module: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
@@ -215,6 +216,7 @@ def _traced(skeleton: Skeleton, example: Batch, names: dict[int, str], called: d
     notes = [_merged(skeleton, block.start, block.end, crossings.reasons) for block in (piece.run for piece in pieces)
              if any(border in crossings.reasons for border in range(block.start + 1, block.end))]
     notes += [f"No block uses {name}." for name in unused]
+    skeleton.arguments = Arguments()
     return Cut(skeleton.model, pieces, notes, skeleton.loss_function)
 
 

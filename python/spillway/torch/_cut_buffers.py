@@ -6,7 +6,7 @@ import contextlib
 
 import torch
 
-from ._cut_run import swapped
+from ._cut_run import swapped, usage_error
 
 TYPE_CHECKING = False  # type checkers take it as True; at run time, not importing typing saves time
 if TYPE_CHECKING:
@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
 def make_buffers_real(model: torch.nn.Module, device: torch.device) -> list[str]:
     """Moves buffers from the meta device to `device`, with the values that the model's own initialization gives them. Returns the names of
-    those that it gives none, which are 0.
-
-    Buffers that a checkpoint holds are to be loaded afterwards."""
+    those that it gives none, which are 0 until a checkpoint is loaded. Buffers that no checkpoint holds must get a value."""
     holders = [(module, key) for module in model.modules() for key, buffer in module._buffers.items()
                if buffer is not None and buffer.is_meta]
     if not holders:
@@ -35,8 +33,12 @@ def make_buffers_real(model: torch.nn.Module, device: torch.device) -> list[str]
     for module, key in holders:
         buffer, unset = module._buffers[key], _unset(module._buffers[key].dtype)
         if bool((buffer != buffer if unset != unset else buffer == unset).any()) and buffer.dtype != torch.bool:
+            name = f"{names[id(module)]}.{key}".lstrip(".")
+            if key in module._non_persistent_buffers_set:
+                raise usage_error(f"model: expected a value for the buffer {name}, which checkpoints do not hold, but it is on the meta "
+                                  "device and _init_weights() does not set it: make the model with its buffers on a real device")
             buffer.zero_()
-            without_value.append(f"{names[id(module)]}.{key}".lstrip("."))
+            without_value.append(name)
     return without_value
 
 

@@ -154,10 +154,10 @@ class Skeleton:
         self.layers = list(dict.fromkeys(layers))
         self.calls: list[Call] = []
         self.alive: list[list[int]] = []  # the tensors that travel into call number i, and after the last call
-        inside = {id(module) for layer in self.layers for module in layer.modules()}
-        around = [module for module in model.modules() if id(module) not in inside]
-        holds_layers = {id(module) for module in around if any(id(part) in inside for part in module.modules())}
-        self.owners = [module for module in around if id(module) not in holds_layers and any(
+        inside = {module for layer in self.layers for module in layer.modules()}
+        around = [module for module in model.modules() if module not in inside]
+        self.holders = {module for module in around if any(part in inside for part in module.modules())}
+        self.owners = [module for module in around if module not in self.holders and any(
             parameter is not None for parameter in module._parameters.values())]
         first = {id(parameter): name for name, parameter in model.named_parameters()}
         self.outside = [(module, key, first[id(parameter)], parameter.shape, parameter.dtype)
@@ -301,8 +301,8 @@ class Pass:
 
     def _forward(self) -> Optional[torch.Tensor]:
         skeleton = self.skeleton
-        with patched(skeleton.layers, self._layer), patched(skeleton.owners, self._owner), swapped(
-                skeleton.unbound(self.bound, device_of(self.batch)) if self.start >= 0 else []):
+        unbound = skeleton.unbound(self.bound, device_of(self.batch))
+        with patched(skeleton.layers, self._layer), patched(skeleton.owners, self._owner), swapped(unbound):
             try:
                 # Zeros and what is computed from them carry no gradients.
                 torch.set_grad_enabled(self.gradients and not self.stubs)
@@ -352,10 +352,14 @@ class Pass:
     def _give_to_model(self, call: Call, given: tuple[Any, Any]) -> None:
         """Puts tensors that travel into the model's own variables, if it reads them after this call."""
         for path, name in call.read_outside:
-            value, variable = self.given.pop(name, None), found(given, path)
-            if value is not None and variable is not value:  # it is where a layer before has handed it on
-                with torch.set_grad_enabled(self.gradients):
-                    torch.utils.swap_tensors(variable, value.view_as(value))
+            if name in self.given:
+                torch.utils.swap_tensors(found(given, path), self._for_model(name))
+
+    def _for_model(self, name: int) -> torch.Tensor:
+        """Returns a copy of a tensor that travels, as the model may change it in place."""
+        self.given.pop(name, None)
+        with torch.set_grad_enabled(self.gradients):
+            return self.env[name].clone()
 
     def _use_values(self) -> None:
         self.stubs = False
@@ -379,20 +383,23 @@ class Pass:
         return all(name in self.env for name in wanted)
 
     def _handed_on(self, call: Call, given: tuple[Any, Any]) -> Any:
-        """Returns what a layer that is not run would return: tensors that travel, and for the others the first argument, whose shape is
-        that of the hidden state."""
-        standin = next((tensor for _, tensor in leaves(given) if tensor.is_floating_point()), None)
+        """Returns what a layer that is not run would return: tensors that travel, and zeros like its first argument, which is the hidden
+        state, for others."""
+        first = next((tensor for _, tensor in leaves(given) if tensor.is_floating_point()), None)
 
-        def value(leaf: Leaf) -> Any:
-            if leaf.key in self.env or leaf.tensor is not None or standin is None:
-                return self.env.get(leaf.key)
-            return torch.zeros(standin.shape, dtype=standin.dtype, device=standin.device)  # one for itself, for _give_to_model()
+        def known(leaf: Leaf) -> Any:
+            return self._for_model(leaf.key) if leaf.key in self.env else None
+
+        def known_or_zeros(leaf: Leaf) -> Any:
+            if leaf.key in self.env or leaf.tensor is not None or first is None:
+                return known(leaf)
+            return torch.zeros(first.shape, dtype=first.dtype, device=first.device)
 
         for module, _, template in call.hooked:
             if any(leaf.key in self.env for _, leaf in leaves(template, Leaf)):
-                with patched([module], lambda *call: mapped(template, lambda leaf: self.env.get(leaf.key), Leaf)):
+                with patched([module], lambda *call: mapped(template, known, Leaf)):
                     module()
-        return mapped(call.result, value, Leaf)
+        return mapped(call.result, known_or_zeros, Leaf)
 
     def _owner(self, module: torch.nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Gives zeros of the shape and type that a module would give, found on PyTorch's meta device."""

@@ -129,8 +129,7 @@ class Trace:
         self.segments_of: dict[str, set[int]] = {}         # of a parameter
         self.made: dict[Any, int] = {}                     # the segment in which a tensor was made
         self.read: dict[Any, set[int]] = {}                # and those which read it
-        hooks = [module.register_forward_pre_hook(self._note_module) for module in skeleton.model.modules()
-                 if any(parameter is not None for parameter in module._parameters.values()) or next(module.children(), None) is not None]
+        hooks = [module.register_forward_pre_hook(self._note_module) for module in skeleton.model.modules()]
         try:
             # Nothing is computed backward, so what the graph would save for that is dropped at once.
             with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(lambda tensor: None, lambda nothing: nothing), patched(
@@ -230,28 +229,17 @@ class Trace:
     def parameters_by_segment(self) -> tuple[dict[str, set[int]], list[str]]:
         """Returns the segments that use each parameter, and the parameters that none uses. Where the graph does not show it, a parameter is
         used where its module is called, or else where the module around that is."""
-        model = self.skeleton.model
-        holders = {id(module) for module in model.modules() if any(layer in set(module.modules()) for layer in self.skeleton.layers)}
-        holders -= {id(part) for layer in self.skeleton.layers for part in layer.modules()}
-        unused, result = [], {}
-        modules = dict(model.named_modules(remove_duplicate=False))
-        for module_name, module in modules.items():
-            for key, parameter in module._parameters.items():
-                if parameter is None:
-                    continue
-                name = self.names[id(parameter)]
-                segments = result.setdefault(name, set(self.segments_of.get(name, ())))
-                if id(module) not in holders:
-                    segments |= self.segments_of_module.get(module, set())
-        for module_name, module in modules.items():
-            for key, parameter in module._parameters.items():
-                if parameter is None or result[self.names[id(parameter)]]:
-                    continue
-                around = module_name
-                while around and id(modules[around]) not in holders and not self.segments_of_module.get(modules[around]):
-                    around = around.rpartition(".")[0]
-                if around and id(modules[around]) not in holders:
-                    result[self.names[id(parameter)]] |= self.segments_of_module[modules[around]]
+        modules = dict(self.skeleton.model.named_modules(remove_duplicate=False))
+        slots = [(place, module, self.names[id(parameter)]) for place, module in modules.items()
+                 for parameter in module._parameters.values() if parameter is not None]
+        result = {name: set(self.segments_of.get(name, ())) for _, _, name in slots}
+        for _, module, name in slots:
+            if module not in self.skeleton.holders:
+                result[name] |= self.segments_of_module.get(module, set())
+        for place, _, name in slots:
+            while not result[name] and place and modules[place] not in self.skeleton.holders:
+                result[name] |= self.segments_of_module.get(modules[place], set())
+                place = place.rpartition(".")[0]
         return result, [name for name, segments in result.items() if not segments]
 
 
@@ -331,10 +319,12 @@ class Crossings:
 
     def _is_border(self, border: int, travelling: set[Any]) -> bool:
         """Whether all that crosses a border can be taken from what is known there, or has travelled to the border before, and whether all
-        who read it can get it: a layer as an argument, the model itself as an argument or result of a layer."""
-        if border in self.reasons:
+        who read it can get it: a layer as an argument, the model itself as an argument or result of a layer. Where nothing crosses, as
+        before a first layer that reads the batch itself, there is no border."""
+        alive = self._alive(border)
+        if border in self.reasons or not alive:
             return False
-        for key in self._alive(border):
+        for key in alive:
             results = [at for at in self.as_result.get(key, []) if at < border]
             arguments = self.as_argument.get(key, [])
             left = [at for at in self.as_left.get(key, []) if at < border]

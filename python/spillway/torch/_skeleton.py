@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import threading
+from dataclasses import dataclass
 
 import torch
 
@@ -150,10 +151,14 @@ class Skeleton:
             torch.set_num_threads(threads)
         piece = self.cut.pieces[index]
         last = index + 1 == len(self.cut.pieces)
-        if last and counted == 0:
-            return Forward((torch.zeros(()),), True, 0, None)
-        rows = len(row_mask)
-        whole = self._batch(batch, row_mask)
+        rows = Rows(len(row_mask), int(row_mask.sum()))
+        if not bool(row_mask[: rows.filled].all()):
+            raise UsageError("forward: expected the samples of a micro-batch before its empty rows, got an empty row between")
+        if rows.filled == 0 or (last and counted == 0):
+            nothing = Graph(None, [])
+            nothing.statistics = len(self.shared.statistics[index])
+            return Forward((), [] if last else self._layout_of(index, rows.all), rows, last, 0, nothing)
+        whole = self._batch(batch, rows)
         parts = [] if x is None else self._unpacked(index, x, rows)
         kept = None if keep == "nothing" else Graph(x, weights) if keep == "movable graph" else Graph(None, [])
         changing = self._counts() if keep == "graph" and training else []  # a forward that is repeated is counted once
@@ -188,12 +193,13 @@ class Skeleton:
             raise
         for (held, attribute), value in changing:
             held[attribute] = value
-        self._check(index, piece, outputs, rows, last)
+        self._check(index, piece, outputs, rows.filled, last)
         if kept is not None:
-            kept.outputs, kept.leaves, kept.weight = outputs, leaves, counted if last else None
+            kept.outputs, kept.leaves, kept.weight, kept.rows = outputs, leaves, counted if last else None, rows
             kept.block, kept.scope = piece.name, lambda values: self.in_backward(piece, values[1:])
             kept.statistics = len(self.shared.statistics[index])
-        return Forward(outputs, last, counted, kept)
+        layout = [] if last else self._layout_of(index, rows.all) or [(tuple(t.shape), t.dtype) for t in outputs]
+        return Forward(outputs, layout, rows, last, counted, kept)
 
     def _run(self, piece: Piece, index: int, parts: list[torch.Tensor], weights: list[torch.Tensor], batch: dict[str, torch.Tensor],
              training: bool, grad: bool, x_trained: bool = True) -> tuple[tuple[torch.Tensor, ...], list[torch.Tensor]]:
@@ -282,40 +288,59 @@ class Skeleton:
             if got != expected:
                 raise UsageError(f"forward: expected the outputs of the first micro-batch from `{piece.name}`, {expected}, got {got}")
 
-    def _batch(self, batch: dict[str, torch.Tensor], row_mask: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The inputs as the model takes them; the same dictionary for calls that follow each other with equal inputs."""
-        now = [*batch.values(), row_mask]
+    def _batch(self, batch: dict[str, torch.Tensor], rows: Rows) -> dict[str, torch.Tensor]:
+        """The samples as the model takes them; the same dictionary for calls that follow each other with equal inputs."""
+        now = [t[: rows.filled] for t in batch.values()]
         known, typed = self.batch
         if len(known) != len(now) or not all(a.shape == b.shape and torch.equal(a, b) for a, b in zip(known, now)):
-            typed = _without_padding(self._typed({name: t.clone() for name, t in batch.items()}), row_mask)
+            typed = self._typed({name: t.clone() for name, t in zip(batch, now)})
             self.batch = ([t.clone() for t in now], typed)
         return typed
 
     def _typed(self, batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         return {name: t.to(self.shared.dtype) if t.dtype.is_floating_point else t for name, t in batch.items()}
 
-    def _unpacked(self, index: int, x: torch.Tensor, rows: int) -> list[torch.Tensor]:
-        if index - 1 not in self.shared.layouts:
-            return [x]
-        known, layout = self.shared.layouts[index - 1]
-        return parts_of(x, [(_scaled(shape, rows, known), dtype) for shape, dtype in layout])
+    def _layout_of(self, index: int, rows: int) -> list[tuple[tuple[int, ...], torch.dtype]]:
+        """The shapes and types of what a block that was measured returns; empty for another one."""
+        known, layout = self.shared.layouts.get(index, (1, []))
+        return [(_scaled(shape, rows, known), dtype) for shape, dtype in layout]
+
+    def _unpacked(self, index: int, x: torch.Tensor, rows: Rows) -> list[torch.Tensor]:
+        layout = self._layout_of(index - 1, rows.filled)
+        return parts_of(rows.beginning(x), layout) if layout else [x]
+
+
+@dataclass
+class Rows:
+    """The rows of a micro-batch, of which the last ones may hold no sample."""
+
+    all: int
+    filled: int
+
+    def beginning(self, t: torch.Tensor) -> torch.Tensor:
+        """The part of a tensor that belongs to rows with samples."""
+        return t if self.filled == self.all or t.dim() == 0 or len(t) % self.all else t[: len(t) // self.all * self.filled]
 
 
 class Forward:
     """The result of a block's forward: C++ makes memory of this shape and type, into which write() puts it."""
 
-    def __init__(self, outputs: tuple[torch.Tensor, ...], last: bool, counted: float, graph: Optional[Graph]) -> None:
-        self.outputs, self.last, self.counted = outputs, last, counted
+    def __init__(self, outputs: tuple[torch.Tensor, ...], layout: list[tuple[tuple[int, ...], torch.dtype]], rows: Rows, last: bool,
+                 counted: float, graph: Optional[Graph]) -> None:
+        self.outputs, self.rows, self.last, self.counted = outputs, rows, last, counted
         self.graph = graph if graph is not None else Graph(None, [])
-        layout = [(tuple(t.shape), t.dtype) for t in outputs]
-        self.shape, self.dtype = ((), "f64") if last else _packed(layout, layout[0][0][0] if layout[0][0] else 1)
+        self.shape, self.dtype = ((), "f64") if last else _packed(layout, rows.all)
 
     def write(self, y: torch.Tensor) -> None:
         with torch.no_grad():
+            if self.rows.filled < self.rows.all or not self.outputs:
+                y.zero_()
+            if not self.outputs:
+                return
             if self.last:
                 y.copy_(self.outputs[0].detach().to(torch.float64).reshape(()) * self.counted)
                 return
-            for part, value in zip(parts_of(y, [(tuple(t.shape), t.dtype) for t in self.outputs]), self.outputs):
+            for part, value in zip(parts_of(self.rows.beginning(y), [(tuple(t.shape), t.dtype) for t in self.outputs]), self.outputs):
                 part.copy_(value)
         self.outputs = ()
 
@@ -331,6 +356,7 @@ class Graph:
         self.outputs: tuple[torch.Tensor, ...] = ()
         self.leaves: list[torch.Tensor] = []
         self.weight: Optional[float] = None
+        self.rows = Rows(1, 1)
         self.statistics = 0
         """How many of the leaves, at their end, are statistics that the forward changed."""
         self.lent: Optional[Lent] = None
@@ -377,11 +403,11 @@ class Graph:
     def _backward(self, values: list[Optional[torch.Tensor]], dy: Any, targets: list[Optional[torch.Tensor]]) -> None:
         count = len(self.leaves) - (len(targets) - 1)
         shapes = [(tuple(leaf.shape), leaf.dtype) for leaf in self.leaves[:count]]
-        places = ([None] * count if targets[0] is None else parts_of(targets[0], shapes)) + targets[1:] if self.leaves else []
+        places = ([None] * count if targets[0] is None else parts_of(self.rows.beginning(targets[0]), shapes)) + targets[1:] if self.leaves else []
         grown = [t for t in self.outputs if t.requires_grad]
         gradients = [torch.full_like(grown[0], dy * self.weight)] if self.weight is not None and grown else []
         if self.weight is None and self.outputs:
-            all_parts = parts_of(dy, [(tuple(t.shape), t.dtype) for t in self.outputs])
+            all_parts = parts_of(self.rows.beginning(dy), [(tuple(t.shape), t.dtype) for t in self.outputs])
             gradients = [g.detach() for t, g in zip(self.outputs, all_parts) if t.requires_grad]
         wanted = [i for i, place in enumerate(places) if place is not None and self.leaves[i].requires_grad]
         if self._left is None:
@@ -392,9 +418,11 @@ class Graph:
             results = torch.autograd.grad(grown, [self.leaves[i] for i in wanted], gradients, retain_graph=bool(self._left), allow_unused=True)
             found = dict(zip(wanted, results))
         with torch.no_grad():
-            for target in targets if not self.leaves else []:
+            if targets[0] is not None and self.rows.filled < self.rows.all:
+                targets[0].zero_()
+            for i, target in enumerate(targets if not self.leaves else []):  # no row holds a sample
                 if target is not None:
-                    target.zero_()
+                    target.copy_(values[i]) if i >= len(targets) - self.statistics else target.zero_()
             for i, place in enumerate(places):
                 if place is None:
                     continue
@@ -467,12 +495,3 @@ def parts_of(packed: torch.Tensor, layout: list[tuple[tuple[int, ...], torch.dty
         parts[i] = flat[begin:end].view(dtype).reshape(shape)
         begin = end
     return [parts[i] for i in range(len(layout))]
-
-
-def _without_padding(batch: dict[str, torch.Tensor], row_mask: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Rows that hold no sample become copies of the first one, whose labels do not count."""
-    if bool(row_mask.all()):
-        return batch
-    empty = row_mask == 0
-    return {name: torch.where(empty.view(-1, *[1] * (t.dim() - 1)), torch.full_like(t[:1], -100) if name == "labels" else t[:1], t)
-            for name, t in batch.items()}

@@ -89,7 +89,7 @@ std::string TrainingLoop::time_text() const {
 }
 
 std::string TrainingLoop::memory_text() const {
-  const std::array<i64, offload::kTiers> planned = session_.chosen().total,
+  const std::array<i64, offload::kTiers> planned = session_.chosen().own_bytes(),
                                          peak = {session_.device_pool().peak_bytes(), session_.host_pool().peak_bytes(),
                                                  session_.rank().state().nvme_bytes()};
   std::string text;
@@ -101,8 +101,10 @@ std::string TrainingLoop::memory_text() const {
     if (!as_planned) text += fmt::format(" (planned {})", format_bytes(planned[t]));
     all_as_planned &= as_planned;
   }
-  return fmt::format("  peak memory:{}{}; process {}\n", text, all_as_planned ? ", as planned" : "",
-                     format_bytes(process_memory().peak_bytes));
+  const i64 foreign = session_.chosen().foreign_bytes;
+  if (all_as_planned) text += ", as planned";
+  if (foreign > 0) text += fmt::format(", and PyTorch's, planned {}", format_bytes(foreign));
+  return fmt::format("  peak memory:{}; process {}\n", text, format_bytes(process_memory().peak_bytes));
 }
 
 // Says what the run costs the drives; --endurance asks for it.

@@ -80,7 +80,7 @@ i64 StepAccounts::unplanned_bytes() const {
 std::vector<AuditRow> StepAccounts::audit_rows() const {
   if (audit_.empty()) return {};
   const i64 nvme_bytes = session_.rank().state().nvme_bytes();
-  return audit_.rows({session_.chosen().total,
+  return audit_.rows({session_.chosen().own_bytes(),
                       {session_.device_pool().peak_bytes(), session_.host_pool().peak_bytes(), nvme_bytes},
                       session_.prediction().process_bytes(),
                       process_memory().peak_bytes});
