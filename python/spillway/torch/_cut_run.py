@@ -164,7 +164,7 @@ class Skeleton:
                         for module in around for key, parameter in module._parameters.items() if parameter is not None]
         self.needs_values: set[torch.nn.Module] = set()  # modules whose result has no shape without their arguments' values
         self.copies_containers = False
-        self.draws = True  # whether the model may draw random numbers. The generators are the whole process's: other threads must not draw then
+        self.draws = True  # whether the model may draw random numbers; the generators are the whole process's, so no other thread must then
         self.arguments = Arguments()
 
     def loss(self, batch: Batch) -> torch.Tensor:
