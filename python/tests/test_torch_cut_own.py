@@ -336,3 +336,14 @@ def test_buffers_on_the_meta_device():
     assert model.layers[0].norm.running_var.tolist() == [1] * 8
     with pytest.raises(ValueError, match="expected a value for the buffer layers.0.shift"):
         _cut.cut(other, own_batch(), loss=own_loss)
+
+
+def test_compiled_modules_and_their_own_checkpointing_are_refused():
+    compiled = Own()
+    compiled.layers[1] = torch.compile(compiled.layers[1])
+    checkpointing = Own()
+    checkpointing.layers[2].gradient_checkpointing = True
+    for model, says in ((torch.compile(Own()), "made, the whole model: "), (compiled, r"made, Own\.layers\.1: give the module that"),
+                        (checkpointing, r"enabled in Own\.layers\.2: call")):
+        with pytest.raises(ValueError, match=says):
+            _cut.cut(model, own_batch(), loss=own_loss)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 
 import torch
@@ -47,8 +48,9 @@ class _WithLabels:
 def training(model: Any, name: str, arguments: dict[str, Any], data: Any, validation_data: Any, *, loss: Optional[Callable[..., Any]] = None,
              layers: Optional[str] = None, autocast: Optional[torch.dtype] = None,
              collate: Optional[Callable[..., Any]] = None, weights: Any = None) -> tuple[_core.Training, Callable[[Any], None]]:
-    """Returns the training of a model of PyTorch, and what completes each of its checkpoints. The first sample shows how the model is called. `weights` is a folder as transformers
-    writes it, or safetensors files; without it the model's own weights are read, which must then not be on the meta device."""
+    """Returns the training of a model of PyTorch, and what completes each of its checkpoints. The first sample shows how the model is called.
+    `weights` is a folder as transformers writes it, or safetensors files; without it the model's own weights are read, which must then not be
+    on the meta device. The model itself is not changed."""
     if loss is not None and not callable(loss):
         raise UsageTypeError(f"loss: expected a function loss(outputs, batch) that returns the mean loss, got {type(loss).__name__}")
     if autocast is not None and autocast not in (torch.bfloat16, torch.float16):
@@ -63,20 +65,23 @@ def training(model: Any, name: str, arguments: dict[str, Any], data: Any, valida
         return {key: torch.stack([sample[key] for sample in some]) for key in some[0]}
 
     model = _plain_modules(model)
-    pieces = cut(model, rows(1), layers=layers, loss=loss)
+    own_parameters = _parameters(model)
+    arguments.setdefault("precision", _PRECISIONS[next(p.dtype for p in own_parameters.values() if p.requires_grad)])
+    dtype = _TYPES.get(arguments["precision"], torch.float32)
+    bare = {p: torch.nn.Parameter(torch.empty_like(p, dtype=dtype, device="meta"), p.requires_grad) for p in own_parameters.values()}
+    own = {id(new): p for p, new in bare.items()}
+    pieces = cut(copy.deepcopy(model, {id(p): new for p, new in bare.items()}), rows(1), layers=layers, loss=loss)
     parameters = dict(pieces.model.named_parameters())
-    dtype = _checked_type(parameters)
-    arguments.setdefault("precision", _PRECISIONS[dtype])
-    found = compare(pieces, rows(2), _TYPES.get(arguments["precision"], torch.float32))
-    shared = Shared(pieces, found, rows, _TYPES.get(arguments["precision"], torch.float32), autocast)
+    found = compare(pieces, rows(2), dtype)
+    shared = Shared(pieces, found, rows, dtype, autocast)
     of_ids = {id(m.weight) for m in pieces.model.modules() if isinstance(m, torch.nn.Embedding)}
     stored = {} if weights is None else weights_of(weights, pieces.model)
-    specs = {own: (list(p.shape), p.requires_grad, id(p) in of_ids, _stored(stored[own]) if stored else _values(p, own), False)
-             for own, p in parameters.items()}
+    specs = {key: (list(p.shape), p.requires_grad, id(p) in of_ids, _stored(stored[key]) if stored else _values(own[id(p)], key), False)
+             for key, p in parameters.items()}
     buffers = dict(pieces.model.named_buffers())
-    for own in {name for names in found.statistics for name in names}:
-        specs[own] = (list(buffers[own].shape), True, False, _values(buffers[own], own), True)
-    described = [(piece.name, [(own, specs[own]) for own in [*piece.parameters, *statistics]])
+    for key in {name for names in found.statistics for name in names}:
+        specs[key] = (list(buffers[key].shape), True, False, _values(buffers[key], key), True)
+    described = [(piece.name, [(key, specs[key]) for key in [*piece.parameters, *statistics]])
                  for piece, statistics in zip(pieces.pieces, found.statistics)]
     weight = "one" if loss is not None else weight_of(pieces.model, rows(2), "next labels" if causal else "labels")
     notes = [*pieces.notes, found.note]
@@ -129,7 +134,13 @@ def _plain_modules(model: Any) -> Any:
     return getattr(model, "_orig_mod", model)
 
 
-def _checked_type(parameters: dict[str, torch.nn.Parameter]) -> torch.dtype:
+def _parameters(model: Any) -> dict[str, torch.nn.Parameter]:
+    """Returns the model's parameters. Throws UsageError or UsageTypeError for one that cannot be the run's."""
+    if isinstance(model, dict):
+        model = torch.nn.ModuleDict(model)
+    elif isinstance(model, (list, tuple)):
+        model = torch.nn.ModuleList(model)
+    parameters = dict(model.named_parameters())
     if not any(p.requires_grad for p in parameters.values()):
         raise UsageError("model: expected at least one parameter that is trained, got none with requires_grad")
     for name, p in parameters.items():
@@ -143,7 +154,7 @@ def _checked_type(parameters: dict[str, torch.nn.Parameter]) -> torch.dtype:
             raise UsageTypeError(f"model: expected parameters of floating-point numbers, got {p.dtype} in {name}: make it a buffer")
         if p.is_sparse or p.layout != torch.strided:
             raise UsageTypeError(f"model: expected dense parameters, got {p.layout} in {name}")
-    return next(p.dtype for p in parameters.values() if p.requires_grad)
+    return parameters
 
 
 def _values(parameter: torch.Tensor, name: str) -> Callable[[int, int], torch.Tensor]:

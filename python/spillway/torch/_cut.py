@@ -58,11 +58,23 @@ def cut(model: Modules, example: Batch, *, layers: Optional[str] = None, loss: O
         model = torch.nn.ModuleDict(model)
     elif isinstance(model, (list, tuple)):
         model = torch.nn.ModuleList(model)
+    _check_modules(model)
     without_value = make_buffers_real(model, device_of(example))
     result = _cut(model, example, layers, loss)
     result.notes += [f"Buffer {name} was on the meta device and is 0 until it is loaded: the model does not set it."
                      for name in without_value]
     return result
+
+
+def _check_modules(model: torch.nn.Module) -> None:
+    for name, module in model.named_modules():
+        shown = f"{type(model).__name__}.{name}" if name else "the whole model"
+        if type(module).__name__ == "OptimizedModule":
+            raise usage_error(f"model: expected modules as they are, got one that torch.compile() made, {shown}: give the module that "
+                              "torch.compile() was given; its layers may be compiled in place, by layer.compile()")
+        if getattr(module, "gradient_checkpointing", False) is True:
+            raise usage_error(f"model: expected modules without gradient checkpointing of their own, got it enabled in {shown}: call "
+                              "model.gradient_checkpointing_disable(); Trainer(recompute=\"block\") does it here")
 
 
 def _cut(model: torch.nn.Module, example: Batch, layers: Optional[str], loss: Optional[Loss]) -> Cut:
