@@ -1,9 +1,10 @@
 """Models of PyTorch for long: memory stays flat over 1,000 steps, and a run that an exception ended anywhere goes on with the same bits.
-Long: label soak (tests/python.cmake)."""
+It takes minutes (tests/python.cmake)."""
 
 import gc
 import hashlib
 import random
+import shutil
 import threading
 import time
 import tracemalloc
@@ -113,28 +114,31 @@ def test_memory_stays_flat(placement, tmp_path):
 
 
 def test_exceptions_anywhere(tmp_path):
-    draw, longest, undisturbed, started, places = random.Random(7), 0.0, {}, 0, {}
+    draw, longest, undisturbed, raised, started, places, number = random.Random(7), 0.0, {}, 0, 0, {}, 0
     names = ["recomputed", "nvme, graph kept", "zero 3", "zero 3 on nvme", "two stages", "split backward"]
     for name in names:
-        PLAN.begin(None)
         made = trainer(tmp_path / name, checkpoint_every=2, **PLACEMENTS[name])
         PLAN.begin(None)
         undisturbed[name] = run(made)
         places[name] = PLAN.counts
-    for number in range(FAULTS):
-        name = names[number % len(names)]
-        kind, rank = draw.choice(list(places[name]))
-        place = (kind, rank, draw.randint(1, max(1, places[name][kind, rank] - 4)))
-        folder = tmp_path / str(number)
+    while raised < FAULTS:
+        name, folder = names[number % len(names)], tmp_path / str(number)
+        number += 1
+        kind, rank = draw.choice(sorted(places[name]))
+        place = (kind, rank, draw.randint(1, places[name][kind, rank]))
         made = trainer(folder, checkpoint_every=2, **PLACEMENTS[name])
         PLAN.begin(place)
         begin = time.monotonic()
-        with pytest.raises(Fault) as raised:
-            run(made)
-        longest = max(longest, time.monotonic() - begin)
-        assert raised.value.__notes__[0].startswith(f"{kind} of block `"), place
-        started += any((folder / "run" / "checkpoints").glob("step-*")) if (folder / "run" / "checkpoints").exists() else 0
+        try:
+            assert run(made) == undisturbed[name]
+            continue  # blocks are measured once for all ranks, so that counts differ between runs
+        except Fault as error:
+            longest, raised = max(longest, time.monotonic() - begin), raised + 1
+            assert error.__notes__[0].startswith(f"{kind} of block `"), place
+        saved = folder / "run" / "checkpoints"
+        started += saved.exists() and any(saved.glob("step-*"))
         PLAN.begin(None)
         assert run(trainer(folder, checkpoint_every=2, **PLACEMENTS[name])) == undisturbed[name], (name, place)
-    print(f"{FAULTS} exceptions, {started} of them after a checkpoint: the longest run took {longest:.1f} s to end")
-    assert longest < SECONDS and started > FAULTS // 4
+        shutil.rmtree(folder)
+    print(f"{raised} exceptions in {number} runs, {started} of them after a checkpoint: the longest run took {longest:.1f} s to end")
+    assert longest < SECONDS and started > FAULTS // 4 and number < 2 * FAULTS

@@ -1,7 +1,6 @@
 """Exceptions in what PyTorch computes for a run: they name their block, end all ranks, and the run goes on from its last checkpoint."""
 
 import gc
-import os
 import pathlib
 import subprocess
 import sys

@@ -86,12 +86,16 @@ class Lent:
 
     def __init__(self, block: str, names: Sequence[str], tensors: Sequence[torch.Tensor]) -> None:
         self.block, self.names, self.tensors = block, list(names), list(tensors)
-        self._versions = [t._version for t in self.tensors]
-        self._samples = [_sample(t) for t in self.tensors]
+        self._before: list[tuple[int, list[int]]] = []
+
+    def watch(self) -> Lent:
+        """Returns itself; check_read_only() then finds changes from now on."""
+        self._before = [(t._version, _sample(t)) for t in self.tensors]
+        return self
 
     def check_read_only(self) -> None:
-        for name, t, version, sample in zip(self.names, self.tensors, self._versions, self._samples):
-            if t._version != version or _sample(t) != sample:  # a change through .data does not count as a version
+        for name, t, before in zip(self.names, self.tensors, self._before):
+            if (t._version, _sample(t)) != before:  # a change through .data does not count as a version
                 raise UsageError(f"forward: expected a block that only reads its input and weights, got `{self.block}`, which changes "
                                  f"{name} in place: change a copy")
 

@@ -163,7 +163,7 @@ class Skeleton:
         kept = None if keep == "nothing" else Graph(x, weights) if keep == "movable graph" else Graph(None, [])
         changing = self._counts() if keep == "graph" and training else []  # a forward that is repeated is counted once
         lent = Lent(piece.name, ["the input"] * (x is not None) + piece.parameters,
-                    [*([] if x is None else [x]), *weights[:len(piece.parameters)]])
+                    [*([] if x is None else [x]), *weights[:len(piece.parameters)]]).watch()
         versions = [t._version for t in whole.values()]
         leaves: list[torch.Tensor] = []
         try:
