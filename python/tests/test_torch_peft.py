@@ -1,4 +1,4 @@
-"""LoRA by PEFT's own modules in a model of transformers: the steps are PyTorch's with PEFT, and the adapters are saved as PEFT saves them."""
+"""LoRA by PEFT's own modules in a model of transformers: the steps are PyTorch's with PEFT, and adapters are saved as by PEFT."""
 
 import pytest
 

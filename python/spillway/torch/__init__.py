@@ -132,8 +132,8 @@ def _plain_modules(model: Any) -> Any:
     for whole in model.values() if isinstance(model, dict) else model if isinstance(model, (list, tuple)) else [model]:
         for name, module in whole.named_modules():
             if isinstance(module, torch.jit.ScriptModule):
-                raise UsageTypeError(f"model: expected modules of Python, got {name or 'the model'}, a {type(module).__name__}: give the module "
-                                     "from which torch.jit made it")
+                raise UsageTypeError(f"model: expected modules of Python, got {name or 'the model'}, a {type(module).__name__}: give the "
+                                     "module from which torch.jit made it")
     return getattr(model, "_orig_mod", model)
 
 
@@ -148,8 +148,8 @@ def _parameters(model: Any) -> dict[str, torch.nn.Parameter]:
         raise UsageError("model: expected at least one parameter that is trained, got none with requires_grad")
     for name, p in parameters.items():
         if p._backward_hooks or p._post_accumulate_grad_hooks:
-            raise UsageError(f"model: expected parameters without hooks, got {name}, whose hook would not be called, because its gradient is "
-                             "the run's: change the gradient in an autograd.Function of the forward")
+            raise UsageError(f"model: expected parameters without hooks, got {name}, whose hook would not be called, because its gradient "
+                             "is the run's: change the gradient in an autograd.Function of the forward")
         if isinstance(p, torch.nn.parameter.UninitializedParameter):
             raise UsageError(f"model: expected parameters of known shapes, got {name}, which is made in the first forward: run one forward "
                              "before the Trainer is made")

@@ -10,7 +10,7 @@ import torch
 
 from ..errors import UsageError
 from ._cut import check
-from ._faults import named
+from ._faults import made_in_forward, named
 
 TYPE_CHECKING = False  # type checkers take it as True; at run time, not importing typing saves time
 if TYPE_CHECKING:
@@ -80,20 +80,19 @@ def _changed(cut: Cut, batch: dict[str, torch.Tensor], numbers: torch.Tensor) ->
                 writes.add(index)
             for name, t in batch.items():
                 if t._version != of_batch[name]:
-                    raise UsageError(f"forward: expected a batch that a forward only reads, got `{piece.name}`, which changes {name} in place: "
-                                     "change a copy")
+                    raise UsageError(f"forward: expected a batch that a forward only reads, got `{piece.name}`, which changes {name} in "
+                                     "place: change a copy")
             _check_weights(piece, dict(cut.model.named_parameters()), known)
             if not torch.equal(numbers, kept):
-                raise UsageError(f"forward: expected weights that a forward only reads, got `{piece.name}`, which changes one in place, through "
-                                 ".data or numpy()")
+                raise UsageError(f"forward: expected weights that a forward only reads, got `{piece.name}`, which changes one in place, "
+                                 "through .data or numpy()")
     return found, writes
 
 
 def _check_weights(piece: Piece, now: dict[str, torch.Tensor], known: dict[str, torch.Tensor]) -> None:
     for name, p in now.items():
         if name not in known:
-            raise UsageError(f"forward: expected a model whose modules and parameters are made before its forward, got `{piece.name}`, which "
-                             f"makes {name}: make it in __init__")
+            made_in_forward(piece.name, [name])
         if p is not known[name]:
             raise UsageError(f"forward: expected weights that a forward only reads, got `{piece.name}`, which replaces {name}")
         if p._version:

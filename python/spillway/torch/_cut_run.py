@@ -134,13 +134,14 @@ def device_of(batch: Batch) -> torch.device:
 class _RandomState:
     """The state of PyTorch's generators, so that what a block runs beside its own work draws no random numbers."""
 
-    def __init__(self, device: torch.device) -> None:
-        self.device = device if device.type == "cuda" else None
-        self.cpu = torch.get_rng_state()
+    def __init__(self, device: torch.device, draws: bool) -> None:
+        self.device = device if device.type == "cuda" and draws else None
+        self.cpu = torch.get_rng_state() if draws else None
         self.cuda = torch.cuda.get_rng_state(device) if self.device else None
 
     def restore(self) -> None:
-        torch.set_rng_state(self.cpu)
+        if self.cpu is not None:
+            torch.set_rng_state(self.cpu)
         if self.device:
             torch.cuda.set_rng_state(self.cuda, self.device)
 
@@ -163,6 +164,7 @@ class Skeleton:
                         for module in around for key, parameter in module._parameters.items() if parameter is not None]
         self.needs_values: set[torch.nn.Module] = set()  # modules whose result has no shape without their arguments' values
         self.copies_containers = False
+        self.draws = True  # whether the model may draw random numbers; the generators are the whole process's, so no other thread must then
         self.arguments = Arguments()
 
     def loss(self, batch: Batch) -> torch.Tensor:
@@ -279,7 +281,7 @@ class Pass:
         self.stubs = start >= 0  # whether modules outside of the layers give zeros
         self.on_meta = False
         self.records: Optional[list[tuple[tuple[Any, ...], dict[str, Any]]]] = None
-        self.random = _RandomState(device_of(batch))
+        self.random = _RandomState(device_of(batch), skeleton.draws)
 
     def recorded(self) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
         """Returns (args, kwargs) of each call, without tensors that travel."""
@@ -338,7 +340,7 @@ class Pass:
                 raise Stop(self)
         elif at >= self.end:
             if not self.stubs:
-                self.stubs, self.random = True, _RandomState(device_of(self.batch))
+                self.stubs, self.random = True, _RandomState(device_of(self.batch), skeleton.draws)
             if self._gathered(call, (args, kwargs)):
                 self.random.restore()
                 raise Stop(self)

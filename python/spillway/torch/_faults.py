@@ -70,8 +70,9 @@ class _Absent(torch.nn.Parameter):
             with torch._C.DisableTorchFunctionSubclass():
                 return function(*args, **(kwargs or {}))
         names = [t.weight_name for t in args if isinstance(t, _Absent)]
-        raise UsageError(f"forward: expected weights that are parameters of the block that reads them, got {', '.join(names) or 'another one'}"
-                         ": let a module of the block hold it, and read it as self.name, not from a list")
+        raise UsageError("forward: expected weights that are parameters of the block that reads them, got "
+                         f"{', '.join(names) or 'another one'}: let a module of the block hold it, and read it as self.name, not from a "
+                         "list")
 
 
 def absent(name: str, parameter: torch.nn.Parameter) -> torch.nn.Parameter:
@@ -85,22 +86,46 @@ class Lent:
 
     def __init__(self, block: str, names: Sequence[str], tensors: Sequence[torch.Tensor]) -> None:
         self.block, self.names, self.tensors = block, list(names), list(tensors)
-        self._versions = [t._version for t in self.tensors]
-        self._samples = [_sample(t) for t in self.tensors]
+        self._before: list[tuple[int, list[int]]] = []
+
+    def watch(self) -> Lent:
+        """Returns itself; check_read_only() then finds changes from now on."""
+        self._before = [(t._version, _sample(t)) for t in self.tensors]
+        return self
 
     def check_read_only(self) -> None:
-        for name, t, version, sample in zip(self.names, self.tensors, self._versions, self._samples):
-            if t._version != version or _sample(t) != sample:  # a change through .data does not count as a version
-                raise UsageError(f"forward: expected a block that only reads its input and weights, got `{self.block}`, which changes {name} "
-                                 "in place: change a copy")
+        for name, t, before in zip(self.names, self.tensors, self._before):
+            if (t._version, _sample(t)) != before:  # a change through .data does not count as a version
+                raise UsageError(f"forward: expected a block that only reads its input and weights, got `{self.block}`, which changes "
+                                 f"{name} in place: change a copy")
 
     def check_returned(self, own: Sequence[torch.Tensor]) -> None:
         """Throws UsageError if someone other than `own` keeps the memory: a hook, for example, that stores what it is given."""
-        if _kept(self.tensors, own):
-            gc.collect()  # it may be garbage that refers to itself
-        for i in _kept(self.tensors, own):
+        kept = _kept(self.tensors, own)
+        for generation in range(3):
+            if kept:  # it may be garbage that refers to itself
+                gc.collect(generation)
+                kept = _kept(self.tensors, own)
+        for i in kept:
             raise UsageError(f"forward: expected that nothing keeps {self.names[i]} of `{self.block}` after the call, got a hook, an "
                              "attribute or a list that does: keep a copy, such as x.detach().clone()")
+
+
+def made_in_forward(block: str, names: Sequence[str]) -> None:
+    raise UsageError(f"forward: expected a model whose modules and parameters are made before its forward, got `{block}`, which makes "
+                     f"{', '.join(names) or 'a module'}: make it in __init__")
+
+
+def check_bound(block: str, places: Sequence[Any], bound: list[torch.Tensor], weights: Sequence[torch.Tensor], count: int) -> None:
+    """Throws UsageError if the forward has replaced one of the first `count` weights, which are parameters. The others are statistics,
+    and are taken over if it has replaced them. places: (name, tensor, dictionary of a module that holds it, key, what it held before)."""
+    of = {id(t): i for i, t in enumerate(bound)}
+    for name, t, held, attribute, _ in places:
+        i = of[id(t)]
+        if i >= count:
+            bound[i] = held[attribute]
+        elif held.get(attribute) is not t or t.data_ptr() != weights[i].data_ptr():
+            raise UsageError(f"forward: expected weights that a forward only reads, got `{block}`, which replaces {name}")
 
 
 def _sample(t: torch.Tensor) -> list[int]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from ..errors import UsageError
-from ._faults import Lent, absent, disarm, named
+from ._faults import Lent, absent, check_bound, disarm, made_in_forward, named
 from ._memory import bytes_of
 from ._rows import random_lock
 
@@ -164,12 +164,17 @@ class Skeleton:
         kept = None if keep == "nothing" else Graph(x, weights) if keep == "movable graph" else Graph(None, [])
         changing = self._counts() if keep == "graph" and training else []  # a forward that is repeated is counted once
         lent = Lent(piece.name, ["the input"] * (x is not None) + piece.parameters,
-                    [*([] if x is None else [x]), *weights[:len(piece.parameters)]])
+                    [*([] if x is None else [x]), *weights[:len(piece.parameters)]]).watch()
+        versions = [t._version for t in whole.values()]
         leaves: list[torch.Tensor] = []
         try:
             with contextlib.ExitStack() as scopes:
-                if index in self.shared.random and training:
+                skeleton = getattr(piece.run, "skeleton", None)
+                if skeleton is not None:
+                    skeleton.draws = bool(self.shared.random)
+                if self.shared.random:  # a block that draws none itself may set the generator back
                     scopes.enter_context(random_lock)
+                if index in self.shared.random and training:
                     scopes.enter_context(torch.random.fork_rng(devices=[]))
                     torch.manual_seed(seed)
                 if keep == "nothing":
@@ -178,6 +183,10 @@ class Skeleton:
                     scopes.enter_context(kept.hooks())
                 outputs, leaves = self._run(piece, index, parts, weights, whole, training, grad=keep != "nothing", x_trained=x_trained)
             lent.check_read_only()
+            for (name, t), version in zip(whole.items(), versions):
+                if t._version != version:
+                    raise UsageError(f"forward: expected a batch that a forward only reads, got `{piece.name}`, which changes {name} in "
+                                     "place: change a copy")
             if kept is not None:
                 kept.lent = lent
             if keep == "movable graph":  # what is kept beside the graph itself will not be found where it is now
@@ -217,7 +226,9 @@ class Skeleton:
                 with torch.autocast("cpu", self.shared.autocast) if self.shared.autocast else contextlib.nullcontext():
                     with torch.enable_grad() if grad else torch.no_grad():
                         outputs = piece.run(tuple(handed), batch)
-                self._check_bound(piece, places, bound, weights)
+                if sum(map(len, self.held)) != self.count:
+                    made_in_forward(piece.name, [name for name, _ in self.cut.model.named_parameters() if name not in self.trained])
+                check_bound(piece.name, places, bound, weights, count)
         except BaseException:
             disarm([*carried, *bound])
             raise
@@ -257,20 +268,6 @@ class Skeleton:
         except BaseException:
             disarm([p for _, p in given])
             raise
-
-    def _check_bound(self, piece: Piece, places: list[_Place], bound: list[torch.Tensor], weights: list[torch.Tensor]) -> None:
-        """Throws UsageError if the forward has made or replaced weights. Statistics that it has replaced are taken over."""
-        if sum(map(len, self.held)) != self.count:
-            new = [name for name, _ in self.cut.model.named_parameters() if name not in self.trained]
-            raise UsageError(f"forward: expected a model whose modules and parameters are made before its forward, got `{piece.name}`, which "
-                             f"makes {', '.join(new) or 'modules'}: make them in __init__")
-        of = {id(t): i for i, t in enumerate(bound)}
-        for name, t, held, attribute, _ in places:
-            i = of[id(t)]
-            if i >= len(piece.parameters):
-                bound[i] = held[attribute]
-            elif held.get(attribute) is not t or t.data_ptr() != weights[i].data_ptr():
-                raise UsageError(f"forward: expected weights that a forward only reads, got `{piece.name}`, which replaces {name}")
 
     def _check(self, index: int, piece: Piece, outputs: tuple[torch.Tensor, ...], rows: int, last: bool) -> None:
         if last:
