@@ -124,6 +124,7 @@ def test_exceptions_anywhere(tmp_path):
     while raised < FAULTS:
         name, folder = names[number % len(names)], tmp_path / str(number)
         number += 1
+        PLAN.begin(None)
         kind, rank = draw.choice(sorted(places[name]))
         place = (kind, rank, draw.randint(1, places[name][kind, rank]))
         made = trainer(folder, checkpoint_every=2, **PLACEMENTS[name])
