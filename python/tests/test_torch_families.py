@@ -11,15 +11,20 @@ import spillway  # noqa: E402
 from test_torch_cut import FAMILIES, VOCABULARY, made  # noqa: E402
 
 STEPS, ROWS = 10, 24
+# Their routers or states compute in fp32, so that a last bit of fp64 becomes one of fp32 (6e-8) here and there.
+COMPUTE_IN_FP32 = ("deepseek_v3", "nemotron_h", "glm4_moe", "zamba2", "qwen3_next", "qwen3_5_text")
 NVME = dict(place_parameters="nvme", place_gradients="nvme", place_optimizer="nvme")
 RANKS = dict(ranks=2, communicator="local")
 PLACEMENTS = {"device": {}, "nvme": NVME, "zero 3": dict(zero_stage=3, **RANKS), "two stages": dict(pipeline_stages=2, **RANKS)}
 SETTINGS = dict(steps=STEPS, micro_batch_size=4, global_batch_size=8, learning_rate=0.003, weight_decay=0.1, data_order="sequential", device="cpu",
+                threads=1,  # PyTorch's sums depend on the number of threads, which two ranks share
                 lr_schedule="constant", warmup_steps=0, gradient_clipping=1.0, betas=(0.9, 0.95))
 
 
 def model_of(family):
     model = made(family)
+    if getattr(model.config, "output_router_logits", False):  # for the loss of the experts' load, which the loss below has not
+        model.config.output_router_logits = False
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
@@ -68,6 +73,6 @@ def test_steps_are_pytorchs_and_bits_are_everywhere_the_same(tmp_path, family):
         settings = {**SETTINGS, **placement, **(dict(nvme=folder / "scratch") if placement is NVME else {})}
         result = spillway.Trainer(model=model_of(family), data=data, loss=loss, out=folder / "run", **settings).train(
             progress=False, log=lambda line: None)
-        assert result.losses == pytest.approx(expected, rel=1e-9), name
+        assert result.losses == pytest.approx(expected, rel=1e-7 if family in COMPUTE_IN_FP32 else 1e-9), name
         bits[name] = hashlib.sha256((result.checkpoint / "model.safetensors").read_bytes()).hexdigest()
     assert len(set(bits.values())) == 1, bits
