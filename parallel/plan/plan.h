@@ -19,8 +19,8 @@ namespace spillway::parallel {
 /// one is computed, and two are being written.
 constexpr i64 kLeastStagingBuffers = 5;
 
-/// Holds peaks of memory in bytes, each rounded up to whole pages where it enters a plan, which depend on the request's activation policies
-/// and its order of micro-batches.
+/// Holds the most bytes of memory that computing takes at one time. They depend on the request's activation policies and its order of
+/// micro-batches.
 struct WorkBytes {
   i64 activations = 0;  // activations and workspaces in the planned slab
   i64 foreign = 0;      // what blocks take from another library beside it (device/foreign_memory.h)

@@ -39,7 +39,7 @@ nb::list views(const std::vector<Tensor>& tensors) {
   return all;
 }
 
-// What a block takes for a micro-batch of a given size, as the skeleton measured it.
+// Measured holds what the skeleton measured of a block for a micro-batch of a given size.
 struct Measured {
   Shape shape;  // of the output
   DType dtype;

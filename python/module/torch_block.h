@@ -2,7 +2,7 @@
 // weights; for each call it gets views of the run's memory: of the block's input, of its weights where the run has put them, and of where
 // the output or the gradients go. PyTorch's own memory is measured before the first step and counted by the plan (ForeignMemory).
 //
-// What travels between two blocks is a tuple of tensors. A tuple of one floating-point tensor is that tensor; any other tuple is packed
+// Blocks hand on tuples of tensors. A tuple of one floating-point tensor is that tensor; any other tuple is packed
 // into the bytes [B, n] of one tensor of bytes, whose gradient has the same places.
 #pragma once
 #include <memory>
@@ -37,9 +37,9 @@ class TorchBlock final : public nn::Module {
   Raised& raised_;
 };
 
-/// Returns the parameter that `spec` describes, the tuple (shape, trained, rows belong to ids, values, statistic). values(begin, count) must
-/// return the initial values of a range of elements, counted in row-major order, as an f64 array. A statistic is a buffer that a forward in
-/// training changes, such as batch norm's running mean (nn::Parameter::statistic).
+/// Returns the parameter that `spec` describes, the tuple (shape, trained, rows belong to ids, values, statistic). values(begin, count)
+/// must return the initial values of a range of elements, counted in row-major order, as an f64 array. A statistic is a buffer that a
+/// forward in training changes, such as batch norm's running mean (nn::Parameter::statistic).
 NamedParameter torch_parameter(const std::string& name, const nb::tuple& spec);
 /// Returns the function that reads the initial values of a parameter with torch_parameter()'s `values`.
 std::function<void(i64 begin, std::span<double> out)> torch_values(const std::string& name, nb::handle values, Raised& raised);

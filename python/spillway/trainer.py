@@ -95,6 +95,7 @@ class Trainer:
                 raise UsageError(f"Trainer: expected the flags of `spillway train` as arguments, got {name}: write {_OTHER_NAMES[name]}")
         if isinstance(flags.get("model"), _core.Model):
             raise UsageTypeError("model: expected a name, a folder or Modules, got a Model: model.save(folder) writes it, then give model=folder")
+        self._after_save: Optional[Callable[[SaveEvent], None]] = None
         of_torch = own_model.is_of_torch(flags.get("model"))
         self._own = of_torch or own_model.is_own(flags.get("model"))
         if self._own:
@@ -137,7 +138,7 @@ class Trainer:
             if hears is not None and not callable(hears):
                 raise UsageTypeError(f"{name}: expected a function, got {type(hears).__name__}")
         bar = _bar(progress)
-        hear, after_save = on_step, getattr(self, "_after_save", None)
+        hear = on_step
         if bar is not None:
             step = _stepping(bar)
 
@@ -149,7 +150,7 @@ class Trainer:
             log = _print
         try:
             with own_model.interrupts_between_blocks() if self._own else contextlib.nullcontext():
-                return TrainingResult(self._training.run(hear, on_validate, _both(after_save, on_save), log, patience, keep_best))
+                return TrainingResult(self._training.run(hear, on_validate, _both(self._after_save, on_save), log, patience, keep_best))
         finally:
             if bar is not None:
                 bar.close()

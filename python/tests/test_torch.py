@@ -280,3 +280,10 @@ def test_frozen_parameters_stay(tmp_path):
     weights = loaded(trained(tmp_path, model, points(), cross_entropy)[0])
     assert torch.equal(weights["0.0.weight"], before)
     assert not torch.equal(weights["1.0.weight"], perceptron()[1][0].weight.detach())
+
+
+def test_a_checkpoint_that_cannot_be_completed_is_warned_of_and_the_run_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr("spillway.torch.pretrained_files", lambda *_: {"manifest.json/config.json": b"{}"})  # a folder where a file is
+    with pytest.warns(UserWarning, match="is complete for the run, but not a folder for from_pretrained"):
+        result, _ = trained(tmp_path, perceptron(), points(), cross_entropy)
+    assert result.finished and len(result.losses) == 6

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
+import warnings
 
 import torch
 
@@ -95,13 +97,21 @@ def training(model: Any, name: str, arguments: dict[str, Any], data: Any, valida
 
 
 def _complete(checkpoint: pathlib.Path, files: dict[str, bytes]) -> None:
-    """Adds the files that from_pretrained() needs. A checkpoint without them resumes the run just as well."""
+    """Adds the files that from_pretrained() needs. A checkpoint without them resumes the run just as well, so the run goes on if they cannot
+    be written."""
     for name, content in files.items():
         path = checkpoint / name
-        path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f"{path.name}.partial-{os.getpid()}")
-        part.write_bytes(content)
-        os.replace(part, path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part.write_bytes(content)
+            os.replace(part, path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                part.unlink()
+            warnings.warn(f"{checkpoint} is complete for the run, but not a folder for from_pretrained(): {error}; spillway.torch.save_pretrained() "
+                          "makes one of it", stacklevel=2)
+            return
 
 
 def _samples(data: Any, argument: str, arguments: dict[str, Any], collate: Optional[Callable[..., Any]], causal: bool) -> Any:

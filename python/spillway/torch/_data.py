@@ -85,15 +85,6 @@ def with_labels(sample: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {**sample, "labels": labels}
 
 
-def counted(sample: Mapping[str, torch.Tensor]) -> int:
-    """Returns the number of targets that the sample counts in the loss: the labels of a sequence that are not -100, without the first,
-    which nothing predicts; 1 for a sample without labels, or whose label is a class or a real number."""
-    labels = sample.get("labels")
-    if labels is None or labels.dim() == 0 or labels.is_floating_point():
-        return 1
-    return int((labels[1:] if labels.dim() == 1 else labels).ne(_rows.IGNORED).sum())
-
-
 class Samples:
     """Samples that the engine reads by index. Thread-safe.
 
@@ -150,10 +141,6 @@ class Samples:
         sample = self._made(index, index if row is None else row)
         self._check(sample, index if row is None or not self.ordered else row)
         return sample
-
-    def targets(self, index: int) -> int:
-        """Returns the number of targets that sample `index` counts in the loss."""
-        return counted(self[index])
 
     def state_dict(self, row: int) -> Optional[dict[str, Any]]:
         """Returns a state of a loader that has one, from which row `row` of the run is reached fastest. None: rows are counted from the
