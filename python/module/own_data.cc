@@ -48,6 +48,7 @@ class SequenceSource final : public data::TensorSource {
   i64 samples() const override { return samples_.count; }
   i64 targets(std::span<const Tensor> sample) const override { return samples_.targets(sample); }
   i64 most_targets() const override { return samples_.most_targets(); }
+  bool is_stream() const override { return samples_.is_stream; }
 
   void read(i64 index, std::span<const Tensor> out) const override { read_row(index, index, out); }
 

@@ -24,7 +24,8 @@ struct OwnSamples {
   // How a sample is weighted in the mean of a step's losses: as one target, by its labels that are not negative, or, if the model predicts
   // the next token, by those labels behind the first one.
   enum class Weight { one, labels, next_labels } weight = Weight::one;
-  bool of_torch = false;  // `sequence` is a Samples of spillway/torch/_data.py
+  bool of_torch = false;   // `sequence` is a Samples of spillway/torch/_data.py
+  bool is_stream = false;  // data::TensorSource::is_stream
   i64 targets(std::span<const Tensor> sample) const;
   i64 most_targets() const;
 };

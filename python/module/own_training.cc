@@ -148,6 +148,7 @@ Trained torch_training(const nb::dict& arguments, const Word& name, const TorchB
   const auto samples = [&](const nb::object& given, const char* argument) {
     OwnSamples read = own_samples(given, floats, argument);
     read.of_torch = true;
+    read.is_stream = nb::cast<bool>(given.attr("streamed"));
     read.weight = weight == "labels" ? Weight::labels : weight == "next labels" ? Weight::next_labels : Weight::one;
     return read;
   };

@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler, Subset, TensorDataset, WeightedRandomSampler
 
+import spillway
 from spillway.errors import DataError, UsageError, UsageTypeError
 from spillway.torch._data import samples_of, with_labels
 
@@ -371,13 +372,14 @@ def test_a_loaders_state_is_its_cursor(exact):
     data = Stateful()
     samples = samples_of(stateful()(data, batch_size=4), "data")
     [samples.read(i) for i in range(300)]
-    state = samples.state_dict(250)
+    state, later = samples.state_dict(250), samples.state_dict(299)
     assert 200 < state["row"] <= 250 and samples_of(Named(), "data").state_dict(3) is None
     data = Stateful()
     resumed = samples_of(stateful()(data, batch_size=4), "data")
     if not exact:
-        state["loader"]["_dataset_state"] = state["loader"]["fetcher_state"] = None
-    resumed.load_state_dict(state)
+        for one in (state, later):
+            one["loader"]["_dataset_state"] = one["loader"]["fetcher_state"] = None
+    resumed.load_state_dicts([later, state])
     data.read = 0
     if exact:
         assert resumed.read(250)["y"] == 250 and data.read < 60, "it does not read what came before"
@@ -415,3 +417,45 @@ def test_samples_that_differ_from_the_first():
 def test_data_that_is_refused(data, word):
     with pytest.raises(UsageError, match=word):
         samples_of(data, "data")
+
+
+class Numbers(IterableDataset):
+    """Rows without end, of which no length is known."""
+
+    read = 0
+
+    def __iter__(self):
+        at = getattr(self, "at", 0)
+        while True:
+            Numbers.read += 1
+            self.now = at + 1
+            yield {"x": torch.tensor([at % 97 / 97, 1.0]), "y": torch.tensor([at % 97 / 97 - 0.5])}
+            at += 1
+
+    def state_dict(self):
+        return {"at": self.now}
+
+    def load_state_dict(self, state):
+        self.at = state["at"]
+
+
+def numbers_trained(out, steps, data):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.Linear(4, 1))
+    trainer = spillway.Trainer(model=model, data=data, loss=lambda outputs, batch: ((outputs - batch["y"]) ** 2).mean(), out=out, steps=steps,
+                               global_batch_size=4, micro_batch_size=4, device="cpu", lr_schedule="constant", warmup_steps=0, tensorboard="off")
+    Numbers.read = 0
+    result = trainer.train(progress=False, log=lambda line: None)
+    return [row["loss"] for row in result.history], Numbers.read
+
+
+@pytest.mark.parametrize("with_state", [False, True])
+def test_a_run_over_a_stream_goes_on_with_more_steps(with_state, tmp_path):
+    def data():
+        return stateful()(Numbers(), batch_size=4) if with_state else Numbers()
+
+    whole, _ = numbers_trained(tmp_path / "whole", 60, data())
+    numbers_trained(tmp_path / "parts", 40, data())
+    parts, read = numbers_trained(tmp_path / "parts", 60, data())
+    assert parts == whole
+    assert read < 150 if with_state else read > 200, "with the loader's state only the first rows, which are compared, are read again"

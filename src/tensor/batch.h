@@ -34,6 +34,8 @@ struct MicroBatch {
   Tensor key_positions_BT;
   std::vector<Tensor> inputs;  // [B, ...] for each of nn::Sequential::inputs; with them the targets are [B], 0 or kPaddingTarget
   Tensor row_mask_B;           // with `inputs` only: 1 for an entry of the batch that holds a sample, 0 for padding; u8, contiguous
+  i64 samples = 0;             // with `inputs` only: the number of entries that hold a sample; they stand before the padding
+  u64 number = 0;              // micro-batches of a process that have the same number hold the same samples; 0: they hold made-up numbers
 
   /// Returns all tensors of the micro-batch. Tensors that the model does not read are undefined.
   std::vector<Tensor*> tensors() {

@@ -13,7 +13,7 @@ from .. import _core
 from ..errors import UsageError, UsageTypeError
 from ._comparison import compare
 from ._cut import Cut, Piece, cut
-from ._data import Samples, samples_of, with_labels
+from ._data import Samples, samples_of, saved_state, saved_states, with_labels
 from ._save import pretrained_files, save_pretrained, weights_of
 from ._skeleton import Shared
 from ._weighting import weight_of
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["blocks", "save_pretrained", "training", "with_labels", "Cut", "Piece"]
 
+_ENDLESS = 1 << 40  # the number of samples of an iterable that does not know it
 _PRECISIONS = {torch.float32: "fp32", torch.float64: "fp64", torch.bfloat16: "bf16", torch.float16: "fp16"}
 _TYPES = {name: dtype for dtype, name in _PRECISIONS.items()}
 
@@ -36,6 +37,7 @@ class _WithLabels:
 
     def __init__(self, samples: Samples) -> None:
         self._samples = samples
+        self.streamed = samples.streamed
 
     def __len__(self) -> int:
         return len(self._samples)
@@ -47,12 +49,12 @@ class _WithLabels:
         return with_labels(self._samples.read(index, row))
 
 
-def training(model: Any, name: str, arguments: dict[str, Any], data: Any, validation_data: Any, *, loss: Optional[Callable[..., Any]] = None,
-             layers: Optional[str] = None, autocast: Optional[torch.dtype] = None,
+def training(model: Any, name: str, arguments: dict[str, Any], data: Any, validation_data: Any, *,
+             loss: Optional[Callable[..., Any]] = None, layers: Optional[str] = None, autocast: Optional[torch.dtype] = None,
              collate: Optional[Callable[..., Any]] = None, weights: Any = None) -> tuple[_core.Training, Callable[[Any], None]]:
-    """Returns the training of a model of PyTorch, and what completes each of its checkpoints. The first sample shows how the model is called.
-    `weights` is a folder as transformers writes it, or safetensors files; without it the model's own weights are read, which must then not be
-    on the meta device. The model itself is not changed."""
+    """Returns the training of a model of PyTorch, and what completes each of its checkpoints. The first sample shows how the model is
+    called. `weights` is a folder as transformers writes it, or safetensors files; without it the model's own weights are read, which
+    must then not be on the meta device. The model itself is not changed."""
     if loss is not None and not callable(loss):
         raise UsageTypeError(f"loss: expected a function loss(outputs, batch) that returns the mean loss, got {type(loss).__name__}")
     if isinstance(loss, torch.nn.Module) and "Loss" in type(loss).__name__:
@@ -60,10 +62,14 @@ def training(model: Any, name: str, arguments: dict[str, Any], data: Any, valida
                              f"loss=lambda outputs, batch: torch.nn.{type(loss).__name__}()(outputs, batch['name of the targets'])")
     if autocast is not None and autocast not in (torch.bfloat16, torch.float16):
         raise UsageTypeError(f"autocast: expected torch.bfloat16 or torch.float16, got {autocast}")
+    for flag in ("lora", "lora_targets", "adapter"):
+        if arguments.get(flag) is not None:
+            raise UsageError(f"{flag}: expected none for a model of PyTorch, got {arguments[flag]!r}: give the model that "
+                             "peft.get_peft_model(model, peft.LoraConfig(...)) returns, whose adapters are then trained")
     model = _plain_modules(model)
     causal = loss is None and _is_causal(model)
-    samples = _samples(data, "data", arguments, collate, causal)
-    validation = None if validation_data is None else _samples(validation_data, "validation_data", arguments, collate, causal)
+    samples, given = _samples(data, "data", arguments, collate, causal)
+    validation = None if validation_data is None else _samples(validation_data, "validation_data", arguments, collate, causal)[0]
     arguments.pop("sequence_length", None)
 
     def rows(count: int) -> dict[str, torch.Tensor]:
@@ -93,12 +99,14 @@ def training(model: Any, name: str, arguments: dict[str, Any], data: Any, valida
     processing = arguments.pop("tokenizer") if hasattr(arguments.get("tokenizer"), "save_pretrained") else None
     files = pretrained_files(pieces.model, processing, shared.dtype)
     made = _core._torch_training(arguments, name, described, shared.skeleton, weight, samples, validation, notes)
-    return made, lambda event: _complete(event.checkpoint, files)
+    if arguments.get("out") is not None:
+        given.load_state_dicts(saved_states(arguments["out"]))
+    return made, lambda event: _complete(event.checkpoint, {**files, **saved_state(given, event.step)})
 
 
 def _complete(checkpoint: pathlib.Path, files: dict[str, bytes]) -> None:
-    """Adds the files that from_pretrained() needs. A checkpoint without them resumes the run just as well, so the run goes on if they cannot
-    be written."""
+    """Adds the files that from_pretrained() needs. A checkpoint without them resumes the run just as well, so the run goes on if they
+    cannot be written."""
     for name, content in files.items():
         path = checkpoint / name
         part = path.with_name(f"{path.name}.partial-{os.getpid()}")
@@ -109,12 +117,14 @@ def _complete(checkpoint: pathlib.Path, files: dict[str, bytes]) -> None:
         except OSError as error:
             with contextlib.suppress(OSError):
                 part.unlink()
-            warnings.warn(f"{checkpoint} is complete for the run, but not a folder for from_pretrained(): {error}; spillway.torch.save_pretrained() "
-                          "makes one of it", stacklevel=2)
+            warnings.warn(f"{checkpoint} is complete for the run, but not a folder for from_pretrained(): {error}; "
+                          "spillway.torch.save_pretrained() makes one of it", stacklevel=2)
             return
 
 
-def _samples(data: Any, argument: str, arguments: dict[str, Any], collate: Optional[Callable[..., Any]], causal: bool) -> Any:
+def _samples(data: Any, argument: str, arguments: dict[str, Any], collate: Optional[Callable[..., Any]],
+             causal: bool) -> tuple[Any, Samples]:
+    """Returns the samples as the model takes them, and as the data gives them."""
     samples = samples_of(data, argument, collate=collate, sequence_length=arguments.get("sequence_length"))
     if samples.ordered and argument == "data":
         if arguments.get("data_order", "sequential") != "sequential":
@@ -127,9 +137,10 @@ def _samples(data: Any, argument: str, arguments: dict[str, Any], collate: Optio
             arguments.setdefault("micro_batch_size", samples.batch_size)
         each = int(arguments.get("global_batch_size", arguments.get("micro_batch_size", 1)))
         samples.kept = 2 * each
+        samples.rows_per_step = each
         if samples.length is None and arguments.get("steps") is not None:
-            samples.length = int(arguments["steps"]) * each
-    return _WithLabels(samples) if causal and "labels" not in samples.first else samples
+            samples.length = _ENDLESS
+    return _WithLabels(samples) if causal and "labels" not in samples.first else samples, samples
 
 
 def _is_causal(model: Any) -> bool:

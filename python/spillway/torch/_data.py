@@ -4,6 +4,10 @@ and equal whenever an index is read again."""
 from __future__ import annotations
 
 import contextlib
+import io
+import os
+import pathlib
+import pickle
 import threading
 from collections.abc import Mapping
 
@@ -15,7 +19,7 @@ from ._loaders import Batches, Stream, plain_iteration
 
 TYPE_CHECKING = False  # type checkers take it as True; at run time, not importing typing saves time
 if TYPE_CHECKING:
-    from typing import Any, Optional, Protocol
+    from typing import Any, Optional, Protocol, Sequence
 
     from ._rows import Collate
 
@@ -106,6 +110,7 @@ class Samples:
         given, draws = _rows.tried(lambda: source.read(0), source.seed(0))
         self.draws = source.draws if isinstance(source, Stream) else draws
         self.length = source.length  # a stream's is known once its first item is
+        self.rows_per_step = 1
         self.first = {key: value.clone() for key, value in self._sample(given, 0).items()}
         source.forget()
         again = self._made(0, 0)
@@ -148,10 +153,11 @@ class Samples:
         with self._lock:
             return self._source.state_dict(row) if isinstance(self._source, Stream) else None
 
-    def load_state_dict(self, state: Optional[Mapping[str, Any]]) -> None:
+    def load_state_dicts(self, states: Sequence[Mapping[str, Any]]) -> None:
+        """Takes results of state_dict() of an earlier process."""
         with self._lock:
-            if state is not None and isinstance(self._source, Stream):
-                self._source.load_state_dict(state)
+            if isinstance(self._source, Stream):
+                self._source.load_state_dicts(states)
 
     def _made(self, index: int, row: int) -> dict[str, torch.Tensor]:
         at = row if self.ordered else index
@@ -180,6 +186,35 @@ class Samples:
             if value.dtype != first.dtype:
                 raise DataError(f"[data] {self._source.name(at)}[{key!r}]: expected {first.dtype} as in the first sample, got "
                                 f"{value.dtype}")
+
+
+_STATE = "loader.pt"  # in a checkpoint: where a loader with a state_dict() was
+
+
+def saved_state(samples: Samples, step: int) -> dict[str, bytes]:
+    """Returns the file of a checkpoint after `step` that says where the loader is, if it has a state that torch.load() reads without
+    running code. Without it a resumed run reads the data from the beginning to where it was."""
+    state, file = samples.state_dict(step * samples.rows_per_step), io.BytesIO()
+    if state is None:
+        return {}
+    try:
+        torch.save(state, file)
+        torch.load(io.BytesIO(file.getvalue()), weights_only=True)
+    except Exception:  # whatever its objects say to being pickled
+        return {}
+    return {_STATE: file.getvalue()}
+
+
+def saved_states(run: Any) -> list[Mapping[str, Any]]:
+    """Returns the states of the loader in the checkpoints of a run folder."""
+    states = []
+    for file in pathlib.Path(os.fsdecode(run)).glob(f"checkpoints/*/{_STATE}"):
+        with contextlib.suppress(OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError):
+            state = torch.load(file, weights_only=True)
+            numbers = ("row", "epoch", "items", "first")
+            if isinstance(state, dict) and "loader" in state and all(isinstance(state.get(key), int) for key in numbers):
+                states.append(state)
+    return states
 
 
 class _Columns:

@@ -154,7 +154,7 @@ class Stream:
                              "each rank is given its share here")
         self.length: Optional[int] = None
         self.draws = False
-        self._resumed: Optional[Mapping[str, Any]] = None
+        self._resumed: list[Mapping[str, Any]] = []
         self._states: deque[dict[str, Any]] = deque(maxlen=32)
         self.forget()
 
@@ -172,8 +172,9 @@ class Stream:
     def read(self, at: int) -> Any:
         if at < (self._window[0][0] if self._window else self._end):
             self.forget()
-        if self._iterator is None and self._resumed is not None and self._resumed["row"] <= at:
-            self._resume(self._resumed)
+        between = [state for state in self._resumed if self._end < state["row"] <= at]
+        if between:
+            self._resume(max(between, key=lambda state: state["row"]))
         while at >= self._end:
             self._advance()
         begin, item, batched = next(one for one in reversed(self._window) if one[0] <= at)
@@ -182,20 +183,22 @@ class Stream:
     def state_dict(self, row: int) -> Optional[dict[str, Any]]:
         return next((state for state in reversed(self._states) if state["row"] <= row), None)
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.forget()
-        self._resumed = state
+    def load_state_dicts(self, states: Sequence[Mapping[str, Any]]) -> None:
+        """A row that is farther on is then reached from the last of these states before it."""
+        self._resumed = list(states) if self._stateful else []
 
     def _resume(self, state: Mapping[str, Any]) -> None:
         """Goes on from a loader's state if the rows there are those that were there."""
+        self.forget()
         self._data.load_state_dict(copy.deepcopy(state["loader"]))
-        self._end, self._epoch, self._items, self._resumed = state["row"], state["epoch"], state["items"], None
+        self._end, self._epoch, self._items = state["row"], state["epoch"], state["items"]
         with _rows.seeded(self._epoch):
             self._iterator = iter(self._data)
         self._advance()
         if self._end == state["row"] or self._first() != state["first"]:
             warnings.warn(f"{self._argument}: the loader's state_dict() does not lead back to the row where it was taken; the rows are "
                           "counted from the beginning instead", stacklevel=2)
+            self._resumed = []
             self.forget()
 
     def _advance(self) -> None:

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <charconv>
 #include <cmath>
 
@@ -215,7 +216,9 @@ std::string Loader::fingerprint() const {
   const std::vector<i64> counts = samples_->counts();
   for (size_t source = 0; source < counts.size(); ++source) {
     const i64 read = std::min(kRead, counts[source]);
-    const auto place = [&](i64 i) { return read > 1 ? i * (counts[source] - 1) / (read - 1) : 0; };
+    // to read a stream up to its end would take as long as an epoch
+    const i64 last = samples_->is_stream() ? read - 1 : counts[source] - 1;
+    const auto place = [&](i64 i) { return read > 1 ? i * last / (read - 1) : 0; };
     u32 sum = 0;
     // samples supplied by the calling program may be large, so only one is in memory at a time
     if (MicroBatch one = samples_->batch(1); !one.inputs.empty()) {
@@ -223,7 +226,8 @@ std::string Loader::fingerprint() const {
         samples_->read(source, place(i), one, 0);
         for (const Tensor& t : one.inputs) sum = sum * 31 + crc32c({t.raw(), static_cast<size_t>(t.bytes())});
       }
-      all += fmt::format("{}{}:{:08x}", source == 0 ? "" : " ", counts[source], sum);
+      const std::string count = samples_->is_stream() ? "stream" : std::to_string(counts[source]);
+      all += fmt::format("{}{}:{:08x}", source == 0 ? "" : " ", count, sum);
       continue;
     }
     MicroBatch batch = samples_->batch(std::max<i64>(read, 1));
@@ -242,7 +246,8 @@ std::string Loader::fingerprint() const {
 MicroBatch Loader::make_micro_batch(i64 first_sample, const std::function<std::optional<Window>(i64)>& window_of_row) const {
   const i64 rows = options_.micro_batch_size;
   MicroBatch batch = samples_->batch(rows);
-  batch.first_sample = first_sample;
+  static std::atomic<u64> made = 0;
+  batch.first_sample = first_sample, batch.number = ++made;
   require(batch.targets_BT.device().kind != Device::Kind::cuda, "[loader] batches are built in host memory: make a CPU stream current");
   if (!batch.targets_BT.raw()) {  // on the meta device no sample is read, because only sizes are needed
     for (i64 row = 0; row < rows; ++row) batch.counted_targets += window_of_row(row) ? samples_->targets() : 0;
@@ -251,6 +256,7 @@ MicroBatch Loader::make_micro_batch(i64 first_sample, const std::function<std::o
   }
   std::vector<RowTokens> filled(static_cast<size_t>(rows));
   workers_->run(rows, [&](i64 row, int) { filled[static_cast<size_t>(row)] = fill_row(window_of_row(row), batch, row); });
+  while (batch.samples < rows && window_of_row(batch.samples)) ++batch.samples;
   for (const RowTokens& row : filled) batch.counted_targets += row.counted, batch.data_tokens += row.tokens;
   batch.padding = std::ranges::count(batch.targets_BT.span<i32>(), kPaddingTarget);
   return batch;

@@ -25,6 +25,7 @@ class OwnSamples final : public Samples {
 
   std::vector<i64> counts() const override { return {source_->samples()}; }
   i64 targets() const override { return source_->most_targets(); }
+  bool is_stream() const override { return source_->is_stream(); }
   MicroBatch batch(i64 rows) const override { return empty_batch(inputs_, rows); }
 
   RowTokens read(size_t, i64 sample, MicroBatch& batch, i64 row) const override {

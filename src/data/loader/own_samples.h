@@ -21,6 +21,9 @@ class TensorSource {
   virtual void read_row(i64 index, i64 row, std::span<const Tensor> out) const { static_cast<void>(row), read(index, out); }
   /// Returns the number of targets of a sample that read() has written, by which its loss is weighted in the mean of a step.
   virtual i64 targets(std::span<const Tensor> sample) const { return static_cast<void>(sample), 1; }
+  /// Returns true if samples are best read one after the other, beginning with the first, and samples() may be larger than the number that
+  /// there are. Whether two runs have the same data is then judged by the first samples.
+  virtual bool is_stream() const { return false; }
   /// Returns the largest value that targets() returns.
   virtual i64 most_targets() const { return 1; }
 };

@@ -29,6 +29,8 @@ class Samples {
   virtual std::vector<i64> counts() const = 0;
   /// Returns the largest number of targets that one sample can have: the sequence length for text, 1 for an image.
   virtual i64 targets() const = 0;
+  /// Returns true if samples are best read one after the other, and counts() is only an upper bound (TensorSource::is_stream).
+  virtual bool is_stream() const { return false; }
   /// Allocates a batch of `rows` rows from the current stream.
   virtual MicroBatch batch(i64 rows) const = 0;
   /// Reads sample `sample` of source `source` into row `row` of `batch`, which lies

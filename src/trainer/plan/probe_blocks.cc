@@ -211,6 +211,7 @@ class Chain {
     b.counted_targets = b.targets_BT.elems();
     if (!r_.model->inputs.empty()) {
       fill_inputs(b);
+      b.samples = rows_;
       return b;
     }
     fill(b.targets_BT, 104729, fewest_ids());
@@ -239,7 +240,7 @@ class Chain {
 
 i64 slab_bytes(const PlanRequest& r, const Kinds& kinds, i64 rows) {
   Arena memory;
-  const Stream stream{Device::meta(r.device), nullptr, &memory};
+  const Stream stream{r.meta(), nullptr, &memory};
   const StreamScope scope(stream);
   Chain chain(r, kinds, rows);
   chain.pass(true);
@@ -323,7 +324,7 @@ std::vector<BlockSeconds> time_rows(const PlanRequest& r, const Kinds& kinds, i6
 // Corrects the times of the last block, which were measured with `rows` rows, as if the block had kept the logits.
 // Each part of the backward that computed the logits again took about one forward longer, and this time is subtracted.
 void without_logits_again(BlockSeconds& last, const PlanRequest& r, i64 rows) {
-  const Stream stream{.device = Device::meta(r.device)};
+  const Stream stream{.device = r.meta()};
   const StreamScope scope(stream);
   if (r.model->blocks.back()->logits_again_bytes(rows * r.sequence_length) == 0) return;
   const int parts = last.backward_input > 0 ? 2 : 1;
