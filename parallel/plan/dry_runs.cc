@@ -16,7 +16,7 @@ constexpr i64 kPassStep = 16;  // step between two consecutive lengths that pass
 // Runs a pass of `new_positions` positions at the end of a full key/value cache, on the meta device, and returns the bytes it takes.
 WorkBytes dry_run_with_cache(const Request& r, const List& list, i64 new_positions) {
   Arena inputs, activations, kept;
-  const auto stream = [&](Arena& arena) { return Stream{Device::meta(r.device), nullptr, &arena}; };
+  const auto stream = [&](Arena& arena) { return Stream{r.meta(), nullptr, &arena}; };
   nn::KeyValueCache cache(stream(kept), r.micro_batch_size, r.cache_positions, cache_lies(r.placement));
   cache.seek(r.cache_positions - new_positions);
   const Stream input_stream = stream(inputs), compute = stream(activations);
@@ -64,8 +64,8 @@ std::string what_is_computed(const Request& r, const List& list, nn::Mode mode) 
 // Runs the computing instructions of a list on the meta device and returns the peak bytes.
 WorkBytes dry_run(const Request& r, const List& list, nn::Mode mode) {
   Arena inputs, activations, foreign;
-  const Stream input_stream{Device::meta(r.device), nullptr, &inputs};
-  const Stream stream{Device::meta(r.device), nullptr, &activations};
+  const Stream input_stream{r.meta(), nullptr, &inputs};
+  const Stream stream{r.meta(), nullptr, &activations};
   const ForeignMemory counted(foreign);
   std::vector<MicroBatch> batches;
   {

@@ -192,7 +192,7 @@ void size_activations(Plan& plan, const Request& r) {
   plan.cache_bytes = work.cache;
   const i64 batches = r.training ? r.scheduling.micro_batches : 1;
   Arena memory;
-  const Stream stream{Device::meta(r.device), nullptr, &memory};
+  const Stream stream{r.meta(), nullptr, &memory};
   const StreamScope scope(stream);
   if (r.training && r.layout.has_last_block())
     plan.logits_bytes = r.model->blocks.back()->logits_again_bytes(r.micro_batch_size * r.sequence_length);
@@ -271,7 +271,7 @@ bool Plan::recoverable() const {
 
 std::vector<BlockOutput> block_outputs(const PlanRequest& r) {
   Arena memory;
-  const Stream stream{Device::meta(r.device), nullptr, &memory};
+  const Stream stream{r.meta(), nullptr, &memory};
   const StreamScope scope(stream);
   const std::vector<MicroBatch> batches{nn::empty_batch(*r.model, r.micro_batch_size, r.sequence_length)};
   BlockRunner runner(*r.model);
@@ -286,7 +286,7 @@ std::vector<BlockOutput> block_outputs(const PlanRequest& r) {
 
 std::vector<i64> spillable_bytes(const PlanRequest& r) {
   Arena memory;
-  const Stream stream{Device::meta(r.device), nullptr, &memory};
+  const Stream stream{r.meta(), nullptr, &memory};
   const StreamScope scope(stream);
   const std::vector<MicroBatch> batches{nn::empty_batch(*r.model, r.micro_batch_size, r.sequence_length)};
   BlockRunner runner(*r.model);

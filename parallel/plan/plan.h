@@ -42,6 +42,7 @@ struct PlanRequest {
   i64 cache_positions = 0;
   bool training = true;                            // true: the plan trains; false: it only runs forward, so it holds weights only
   Device::Kind device = Device::Kind::cpu;         // the kind of device that computes
+  int gpu = 0;                                     // its index among the node's GPUs, if it is one
   nn::Mode without_training = nn::Mode::generate;  // the mode of the forward pass if the plan does not train: generate or evaluate
   /// If true, the plan has two Programs (lists of a step's instructions). While clipping is rare, optimizer updates run speculatively
   /// inside the backward (overlap backward). While clipping is frequent, they are deferred to the next forward (overlap forward).
@@ -50,6 +51,9 @@ struct PlanRequest {
   std::vector<u32> stripe_weights{1};  // relative share of the data that each nvme path receives
   i64 staging_buffers = kLeastStagingBuffers;
   std::shared_ptr<DryRuns> dry_runs;  // peak memory that dry runs of this model have found before; null: no peaks are remembered
+
+  /// Returns the meta device on which dry runs of the model compute.
+  Device meta() const { return {Device::Kind::meta, gpu, device}; }
 };
 
 /// Describes one line of the memory table: what the memory is used for, and the bytes that this use takes in each tier.

@@ -240,6 +240,7 @@ nn::Sequential OwnModel::build(DType dtype, const std::shared_ptr<const OwnModel
   nn::Sequential model;
   model.inputs = inputs;
   const nb::handle skeleton = make_skeleton.is_valid() ? new_skeleton(raised) : nb::handle();
+  if (skeleton.is_valid()) model.limit_foreign_memory = torch_limit(skeleton, raised);
   // the parameters made so far, each with the number of blocks that use it
   std::map<const Declared*, std::pair<std::shared_ptr<nn::Parameter>, u8>> made;
   for (size_t i = 0; i < blocks.size(); ++i) {

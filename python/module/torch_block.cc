@@ -46,6 +46,16 @@ struct Measured {
   i64 forward_bytes, record_bytes, kept_bytes, backward_bytes;  // PyTorch's memory: peaks, and what is kept from forward to backward
 };
 
+// Returns the index of the GPU on which the current stream computes, or which its meta device imitates, as an int, or None for the CPU.
+nb::object gpu_index() {
+  const Device device = Stream::current().device;
+  return device.works_as_cuda() ? nb::object(nb::int_(device.index)) : nb::none();
+}
+
+// Returns the handle (cudaStream_t) of the current stream's queue as an int, which is 0 on the CPU. PyTorch puts its work on this queue, so
+// it needs no events to be ordered with the run's: what the run has put on the queue, or has made the queue wait for, comes first.
+nb::int_ gpu_queue() { return nb::int_(reinterpret_cast<uintptr_t>(Stream::current().queue)); }
+
 // Counts bytes of PyTorch's memory for as long as the result lives.
 Allocation counted_bytes(i64 bytes) {
   Allocator* const counting = ForeignMemory::current();
@@ -55,10 +65,6 @@ Allocation counted_bytes(i64 bytes) {
 }  // namespace
 
 Variable TorchBlock::forward(const Variable& x, const nn::Context& context) const {
-  if (Stream::current().device.works_as_cuda())
-    throw Error(ErrorCode::usage,
-                "[device] expected the CPU for a model whose blocks PyTorch computes, got a GPU, on which PyTorch's work and "
-                "the run's are not ordered yet: give device=\"cpu\"");
   std::vector<Variable> read{x};
   for (const nn::ParameterUse& one : parameters_) read.push_back(context.use(*one.parameter, one.use));
   return Stream::current().is_meta() ? measured(read, context) : computed(read, context);
@@ -72,7 +78,8 @@ Variable TorchBlock::measured(const std::vector<Variable>& read, const nn::Conte
     const RunCode code;
     raised_.run(where("measure"), [&] {
       const bool training = context.mode == nn::Mode::train;
-      const nb::tuple all = nb::cast<nb::tuple>(skeleton_.attr("measure")(index_, context.batch->row_mask_B.size(0), training));
+      const nb::tuple all =
+          nb::cast<nb::tuple>(skeleton_.attr("measure")(index_, context.batch->row_mask_B.size(0), training, gpu_index()));
       m.shape = shape_of(nb::cast<std::vector<i64>>(all[0]));
       m.dtype = dtype_of(nb::cast<std::string>(all[1]));
       m.forward_bytes = nb::cast<i64>(all[2]), m.record_bytes = nb::cast<i64>(all[3]);
@@ -109,16 +116,13 @@ Variable TorchBlock::computed(const std::vector<Variable>& read, const nn::Conte
       nb::dict inputs;
       for (size_t i = 0; i < model_->inputs.size(); ++i) inputs[model_->inputs[i].name.c_str()] = view(batch.inputs[i]);
       const nb::object x = read[0].value.defined() ? view(read[0].value) : nb::none();
-      // Blocks are timed before there is data, on inputs of zeros, which a model may not take: rows of the data are computed in their
-      // place.
-      const bool made_up = batch.data_tokens == 0 && batch.counted_targets > 0;
       const char* const keep = !recorder.recording() ? "nothing" : context.recomputing ? "graph" : "movable graph";
-      const nb::object done =
-          skeleton_.attr("forward")(index_, x, read[0].needs_gradient(), views(weights), inputs, view(batch.row_mask_B), weight,
-                                    context.mode == nn::Mode::train, keep, seed, Stream::current().thread_count(), made_up);
+      const nb::object done = skeleton_.attr("forward")(
+          index_, x, read[0].needs_gradient(), views(weights), inputs, batch.row_mask_B.size(0), batch.samples, batch.number, weight,
+          context.mode == nn::Mode::train, keep, seed, Stream::current().thread_count(), gpu_index(), gpu_queue());
       y = empty(shape_of(nb::cast<std::vector<i64>>(done.attr("shape"))), dtype_of(nb::cast<std::string>(done.attr("dtype"))),
                 "output of PyTorch's block");
-      done.attr("write")(view(y));
+      done.attr("write")(view(y), gpu_queue());
       if (recorder.recording()) graph = std::make_shared<HeldObject>(nb::object(done.attr("graph")));
     });
   }
@@ -134,10 +138,8 @@ Variable TorchBlock::computed(const std::vector<Variable>& read, const nn::Conte
     }
     const Locked locked;
     const RunCode code;
-    raised_.run(where("backward"), [&] {
-      const nb::object dy = is_last() ? nb::object(nb::float_(*b.gradient().data<double>() * factor)) : view(b.gradient());
-      graph->get().attr("backward")(views(values), dy, views(targets));
-    });
+    raised_.run(where("backward"),
+                [&] { graph->get().attr("backward")(views(values), view(b.gradient()), factor, views(targets), gpu_queue()); });
   });
 }
 
@@ -161,6 +163,14 @@ std::function<void(i64 begin, std::span<double> out)> torch_values(const std::st
                          std::string(to_string(got.dtype())) + " " + to_string(got.shape()));
       std::memcpy(out.data(), got.raw(), out.size_bytes());
     });
+  };
+}
+
+std::function<void(Device device, i64 bytes)> torch_limit(nb::handle skeleton, Raised& raised) {
+  return [skeleton, &raised](Device device, i64 bytes) {
+    if (!device.is_cuda()) return;
+    const Locked locked;
+    raised.run("[device] PyTorch's memory on " + to_string(device), [&] { skeleton.attr("limit")(device.index, bytes); });
   };
 }
 

@@ -44,4 +44,8 @@ NamedParameter torch_parameter(const std::string& name, const nb::tuple& spec);
 /// Returns the function that reads the initial values of a parameter with torch_parameter()'s `values`.
 std::function<void(i64 begin, std::span<double> out)> torch_values(const std::string& name, nb::handle values, Raised& raised);
 
+/// Returns the function that limits PyTorch's memory on a GPU to what the plan leaves to it (nn::Sequential::limit_foreign_memory). On the
+/// CPU it does nothing.
+std::function<void(Device device, i64 bytes)> torch_limit(nb::handle skeleton, Raised& raised);
+
 }  // namespace spillway::python

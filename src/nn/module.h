@@ -2,6 +2,7 @@
 // context) and the parameters that it uses. Modules know nothing of memory tiers, ranks or schedules. A
 // parameter shared by two blocks (a tied head) is one Parameter with two uses, numbered in block order.
 #pragma once
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -83,6 +84,10 @@ struct Sequential {
   i64 router_loss_experts = 0;     // the number of experts per layer whose load a router loss balances; 0 without a router loss
   Shape image_CHW;                 // the shape of an input image, of the type of the first parameter; rank 0 if the model reads no images
   std::vector<InputShape> inputs;  // the tensors that the model reads for each sample (MicroBatch::inputs); empty for tokens or images
+
+  /// If set, is called before the first step with the device and the bytes of its memory that the plan leaves to another library, which
+  /// computes blocks of the model (device/foreign_memory.h). The library must not take more. May throw.
+  std::function<void(Device device, i64 bytes)> limit_foreign_memory;
 
   /// Appends a block; parameters not seen before get the next ids. Throws Error(bug), leaving the model unchanged, when the blocks that
   /// share a parameter do not number their use of it 0, 1, 2 … in block order or when two parameters have the same name.

@@ -6,10 +6,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "work.h"
 
@@ -179,6 +181,17 @@ Running::~Running() {
 }
 
 }  // namespace emulated_cuda
+
+// Two functions with which a library of the host uses GPU memory as if its work were a kernel on a stream: so the tests use PyTorch's CPU
+// build as if it were one for GPUs (python/tests/emulated_torch.py). The first waits until the work that the stream holds now is done and
+// returns the stream's status; from then on the calling thread may use GPU memory until the second. The calls nest.
+static thread_local std::vector<std::unique_ptr<Running>> host_work;
+extern "C" __attribute__((visibility("default"))) cudaError_t emulated_cuda_host_work_begin(cudaStream_t stream) {
+  const cudaError_t status = cudaStreamSynchronize(stream);
+  host_work.push_back(std::make_unique<Running>());
+  return status;
+}
+extern "C" __attribute__((visibility("default"))) void emulated_cuda_host_work_end() { host_work.pop_back(); }
 
 const char* cudaGetErrorName(cudaError_t status) {
   switch (status) {

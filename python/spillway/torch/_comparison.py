@@ -34,7 +34,8 @@ class Comparison:
 
 
 def compare(cut: Cut, batch: dict[str, torch.Tensor], dtype: torch.dtype) -> Comparison:
-    """Runs the blocks and the whole model on the first samples, of texts on their first tokens. Throws UsageError if their losses differ."""
+    """Runs the blocks and the whole model on the first samples, of texts on their first tokens. Throws UsageError if their losses
+    differ."""
     short = _beginning({name: t.to(dtype) if t.dtype.is_floating_point else t for name, t in batch.items()})
     with virtual_weights(cut.model, dtype) as numbers, as_before(cut.model), torch.random.fork_rng(devices=[]):
         changed, writes = _changed(cut, short, numbers)

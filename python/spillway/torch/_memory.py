@@ -13,6 +13,10 @@ TYPE_CHECKING = False  # type checkers take it as True; at run time, not importi
 if TYPE_CHECKING:
     from typing import Any, Callable
 
+    from ._place import Place
+
+_SEGMENT = 2 << 20  # bytes: PyTorch's allocator takes memory of a GPU in multiples of it
+
 
 @dataclass
 class Bytes:
@@ -24,11 +28,13 @@ class Bytes:
     """what was still allocated at its end"""
 
 
-def bytes_of(calls: list[Callable[[], Any]]) -> list[Bytes]:
-    """Runs the calls one after the other and measures each. What a call needs once, such as a library's tables, is not measured if the caller
-    has run it before."""
-    if torch.cuda.is_initialized():
-        return [_on_gpu(call) for call in calls]
+def bytes_of(place: Place, calls: list[Callable[[], Any]]) -> list[Bytes]:
+    """Runs the calls one after the other and measures each. What a call on the CPU needs once, such as a library's tables, is not
+    measured if the caller has run it before."""
+    return _on_cpu(calls) if place.device.type == "cpu" else [_on_gpu(place.device, call) for call in calls]
+
+
+def _on_cpu(calls: list[Callable[[], Any]]) -> list[Bytes]:
     mark = "spillway: measured call"
     with torch.autograd.profiler.profile(use_cpu=True, profile_memory=True, use_kineto=True) as profile:
         for call in calls:
@@ -46,10 +52,14 @@ def bytes_of(calls: list[Callable[[], Any]]) -> list[Bytes]:
     return found
 
 
-def _on_gpu(call: Callable[[], Any]) -> Bytes:
-    torch.cuda.synchronize()
-    before = torch.cuda.memory_allocated()
-    torch.cuda.reset_peak_memory_stats()
+def _on_gpu(device: torch.device, call: Callable[[], Any]) -> Bytes:
+    """PyTorch's allocator holds more than it hands out: blocks of other sizes that it keeps, and the ends of its segments. This is
+    counted as an eighth of what it hands out and one segment."""
+    torch.cuda.synchronize(device)
+    before = torch.cuda.memory_allocated(device)
+    torch.cuda.reset_peak_memory_stats(device)
     call()
-    torch.cuda.synchronize()
-    return Bytes(torch.cuda.max_memory_allocated() - before, torch.cuda.memory_allocated() - before)
+    torch.cuda.synchronize(device)
+    peak = torch.cuda.max_memory_allocated(device) - before
+    held = torch.cuda.memory_allocated(device) - before
+    return Bytes(peak + peak // 8 + _SEGMENT, max(0, held + held // 8))

@@ -1,8 +1,8 @@
 """Finds how a model's own loss weights the samples of a micro-batch.
 
-The loss is a mean: over the labels that count, with or without the first of each sequence, or over the samples. A step must take the mean over
-all its micro-batches, and so has to weight theirs in the same way. The model itself is asked: on samples with different numbers of labels the
-loss of two together tells the weights of each."""
+The loss is a mean: over the labels that count, with or without the first of each sequence, or over the samples. A step must take the
+mean over all its micro-batches, and so has to weight theirs in the same way. The model itself is asked: on samples with different
+numbers of labels the loss of two together tells the weights of each."""
 
 from __future__ import annotations
 

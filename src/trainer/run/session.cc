@@ -54,6 +54,7 @@ parallel::PlanRequest Session::request_for(const Workload& work) const {
   request.model = &model_;
   request.dry_runs = std::make_shared<parallel::DryRuns>();
   request.device = device_choice_.device.kind;
+  request.gpu = device_choice_.device.index;
   request.scheduling.copy_engines = device_choice_.device.is_cuda();
   request.gpu_to_gpu = device_choice_.meeting.nccl;
   request.layout = parallel::make_layout(model_, {.decay_all = work.decay_all, .rule = format_.rule});
@@ -177,8 +178,9 @@ void Session::take_memory() {
   const Device device = device_choice_.device;
   pool_ = std::make_unique<ThreadPool>(threads_);
   split_memory(budgets_, plan);
+  if (model_.limit_foreign_memory) model_.limit_foreign_memory(device, plan.foreign_bytes);
   device_ = std::make_unique<MemoryPool>("device", budgets_.bytes[0], "raise --device-memory",
-                                         device.is_cuda() ? gpu_memory(device.index, plan.total[0]) : system_memory());
+                                         device.is_cuda() ? gpu_memory(device.index, plan.own_bytes()[0]) : system_memory());
   host_ = std::make_unique<MemoryPool>("host", budgets_.bytes[1], "raise --host-memory",
                                        device.is_cuda() ? pinned_memory(pinning()) : system_memory());
   resources_ = {device_.get(), host_.get(), pool_.get(), nullptr, {}, id_.mine(), state_.durability};
