@@ -81,7 +81,9 @@ def training(model: Any, name: str, arguments: dict[str, Any], data: Any, valida
     dtype = _TYPES.get(arguments["precision"], torch.float32)
     bare = {p: torch.nn.Parameter(torch.empty_like(p, dtype=dtype, device="meta"), p.requires_grad) for p in own_parameters.values()}
     own = {id(new): p for p, new in bare.items()}
-    pieces = cut(copy.deepcopy(model, {id(p): new for p, new in bare.items()}), rows(1), layers=layers, loss=loss)
+    copied = copy.deepcopy(model, {id(p): new for p, new in bare.items()})
+    _buffers_to_cpu(copied)
+    pieces = cut(copied, rows(1), layers=layers, loss=loss)
     parameters = dict(pieces.model.named_parameters())
     found = compare(pieces, rows(2), dtype)
     shared = Shared(pieces, found, rows, dtype, autocast)
@@ -156,6 +158,15 @@ def _plain_modules(model: Any) -> Any:
                 raise UsageTypeError(f"model: expected modules of Python, got {name or 'the model'}, a {type(module).__name__}: give the "
                                      "module from which torch.jit made it")
     return getattr(model, "_orig_mod", model)
+
+
+def _buffers_to_cpu(model: Any) -> None:
+    """Moves buffers from a GPU to the CPU, on which the model is cut and compared. Each rank takes them to where it computes."""
+    for whole in model.values() if isinstance(model, dict) else model if isinstance(model, (list, tuple)) else [model]:
+        for module in whole.modules():
+            for name, buffer in module._buffers.items():
+                if buffer is not None and not buffer.is_meta:
+                    module._buffers[name] = buffer.cpu()
 
 
 def _parameters(model: Any) -> dict[str, torch.nn.Parameter]:
