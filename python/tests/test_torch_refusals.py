@@ -346,3 +346,8 @@ def test_absent_weights_say_their_name():
     for act in (lambda: torch.ones(4, 2) @ absent, lambda: absent + 1, lambda: torch.nn.functional.linear(torch.ones(1, 3), absent)):
         with pytest.raises(spillway.UsageError, match="got head.weight"):
             act()
+
+
+def test_lora_names_peft(tmp_path):
+    with pytest.raises(spillway.UsageError, match="lora: expected none for a model of PyTorch, got 8: give the model that peft.get_peft_model"):
+        trained(tmp_path, model(product), points(), cross_entropy, lora=8)

@@ -62,10 +62,9 @@ def training(model: Any, name: str, arguments: dict[str, Any], data: Any, valida
                              f"loss=lambda outputs, batch: torch.nn.{type(loss).__name__}()(outputs, batch['name of the targets'])")
     if autocast is not None and autocast not in (torch.bfloat16, torch.float16):
         raise UsageTypeError(f"autocast: expected torch.bfloat16 or torch.float16, got {autocast}")
-    for flag in ("lora", "lora_targets", "adapter"):
-        if arguments.get(flag) is not None:
-            raise UsageError(f"{flag}: expected none for a model of PyTorch, got {arguments[flag]!r}: give the model that "
-                             "peft.get_peft_model(model, peft.LoraConfig(...)) returns, whose adapters are then trained")
+    if arguments.get("lora") is not None:
+        raise UsageError(f"lora: expected none for a model of PyTorch, got {arguments['lora']!r}: give the model that "
+                         "peft.get_peft_model(model, peft.LoraConfig(...)) returns, whose adapters are then trained")
     model = _plain_modules(model)
     causal = loss is None and _is_causal(model)
     samples, given = _samples(data, "data", arguments, collate, causal)
