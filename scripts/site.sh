@@ -29,7 +29,7 @@ trap 'rm -rf "$stage"' EXIT
 (cat Doxyfile && echo "OUTPUT_DIRECTORY = $stage/doxygen" && echo "GENERATE_TAGFILE = $stage/doxygen/spillway.tag") >"$stage/Doxyfile"
 mkdir "$stage/doxygen" "$stage/notebooks"
 doxygen "$stage/Doxyfile"
-export PYTHONPATH=$built/python:$tools${PYTHONPATH:+:$PYTHONPATH} PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH=$built/python:$tools:$PWD/build/tools/torch${PYTHONPATH:+:$PYTHONPATH} PYTHONDONTWRITEBYTECODE=1
 JUPYTER_PATH=$tools/share/jupyter "$python" scripts/site/execute.py docs/notebooks "$stage/notebooks"
 SPILLWAY_SITE_NOTEBOOKS=$stage/notebooks SPILLWAY_SITE_DOXYGEN=$stage/doxygen SPILLWAY_SITE_PACKAGES=$built/python \
   SPILLWAY_SITE_ROOMS=$built/rooms.txt "$python" -m mkdocs build -f scripts/site/mkdocs.yml -d "$stage/site" >"$stage/said.txt" 2>&1 || {

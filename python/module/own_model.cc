@@ -229,17 +229,35 @@ RunCode::~RunCode() {
   if (--run_code == 0 && std::exchange(interrupt_kept, false)) PyErr_SetInterrupt();
 }
 
-nb::handle OwnModel::new_skeleton(Raised& raised) const {
+Skeletons::Skeletons(const nb::object& start_run, Raised& raised) : raised_(raised) {
+  if (!start_run.is_valid()) return;
   const Locked locked;
-  const RunCode code;
-  raised.run("[model] the model of PyTorch", [&] { skeletons.push_back(make_skeleton()); });
-  return skeletons.back();
+  raised_.run("[model] the model of PyTorch", [&] { run_ = start_run(); });
 }
 
-nn::Sequential OwnModel::build(DType dtype, const std::shared_ptr<const OwnModel>& self, Raised& raised) const {
+Skeletons::~Skeletons() {
+  if (!are_needed()) return;
+  const Locked locked;
+  made_.clear();
+  try {
+    run_.attr("end")();
+  } catch (nb::python_error& failed) {
+    failed.discard_as_unraisable("the end of a run of PyTorch's blocks");
+  }
+  run_.reset();
+}
+
+nb::handle Skeletons::add() {
+  const Locked locked;
+  const RunCode code;
+  raised_.run("[model] the model of PyTorch", [&] { made_.push_back(run_.attr("skeleton")()); });
+  return made_.back();
+}
+
+nn::Sequential OwnModel::build(DType dtype, const std::shared_ptr<const OwnModel>& self, Skeletons& skeletons, Raised& raised) const {
   nn::Sequential model;
   model.inputs = inputs;
-  const nb::handle skeleton = make_skeleton.is_valid() ? new_skeleton(raised) : nb::handle();
+  const nb::handle skeleton = skeletons.are_needed() ? skeletons.add() : nb::handle();
   if (skeleton.is_valid()) model.limit_foreign_memory = torch_limit(skeleton, raised);
   // the parameters made so far, each with the number of blocks that use it
   std::map<const Declared*, std::pair<std::shared_ptr<nn::Parameter>, u8>> made;
@@ -256,7 +274,7 @@ nn::Sequential OwnModel::build(DType dtype, const std::shared_ptr<const OwnModel
       }
       parameters.push_back({one.declared, {parameter, uses++}});
     }
-    if (!make_skeleton.is_valid()) {
+    if (!skeletons.are_needed()) {
       model.push(std::make_unique<PythonBlock>(self, i, std::move(parameters), dtype, raised));
       continue;
     }

@@ -33,6 +33,27 @@ struct OwnBlock {
   std::vector<NamedParameter> parameters;
 };
 
+/// The Python objects that compute the blocks of PyTorch in one run (torch_block.h). Each rank has its own, because each rank computes on a
+/// thread of its own.
+class Skeletons {
+ public:
+  /// `start_run` is a Python function that returns an object with the methods skeleton(), which makes a new object, and end(), which is
+  /// called when the run has ended. It is empty for a model that PyTorch does not compute.
+  Skeletons(const nb::object& start_run, Raised& raised);
+  ~Skeletons();
+  Skeletons(const Skeletons&) = delete;
+  Skeletons& operator=(const Skeletons&) = delete;
+
+  bool are_needed() const { return run_.is_valid(); }
+  /// Returns a new object, which lives as long as this.
+  nb::handle add();
+
+ private:
+  Raised& raised_;
+  nb::object run_;
+  std::vector<nb::object> made_;
+};
+
 /// The description from which each rank builds the model. Its Python objects are touched only under the GIL.
 struct OwnModel {
   struct Output {
@@ -41,19 +62,14 @@ struct OwnModel {
   };
   std::vector<OwnBlock> blocks;
   std::vector<InputShape> inputs;  // the inputs that the model declares; empty: the model reads tokens
-  // For a model of PyTorch: make_skeleton() returns a new object that computes the blocks (torch_block.h). Each build() needs its own,
-  // because each rank computes on a thread of its own. Accessed under the GIL.
-  nb::object make_skeleton;
-  mutable std::vector<nb::object> skeletons;
+  // Empty unless PyTorch computes the blocks. start_run() is called once for each run, see Skeletons. Accessed under the GIL.
+  nb::object start_run;
   // The first output of each block for each kind of input (own_model.cc); accessed under the GIL.
   mutable std::map<std::string, Output> outputs;
 
   /// Returns the blocks with parameters of type `dtype`. Exceptions of their Python code are kept in `raised`, which must outlive the
-  /// blocks.
-  nn::Sequential build(DType dtype, const std::shared_ptr<const OwnModel>& self, Raised& raised) const;
-
- private:
-  nb::handle new_skeleton(Raised& raised) const;
+  /// blocks, as `skeletons` must.
+  nn::Sequential build(DType dtype, const std::shared_ptr<const OwnModel>& self, Skeletons& skeletons, Raised& raised) const;
 };
 
 /// Declares for its lifetime that this thread runs Python code whose result the run needs. Ctrl-C then takes effect only when the code

@@ -87,8 +87,9 @@ Trained by_blocks(std::shared_ptr<OwnRun> run) {
             if (trainer::detect_launcher(trainer::Host()).rank == 0) {
               for (const std::string& note : run->notes) messages.log(note);
             }
+            Skeletons skeletons(run->model->start_run, raised);
             Trainer trainer(
-                run->name, [&](DType dtype) { return run->model->build(dtype, run->model, raised); }, run->settings);
+                run->name, [&](DType dtype) { return run->model->build(dtype, run->model, skeletons, raised); }, run->settings);
             trainer.callbacks = callbacks;
             return trainer.fit(data_of(*run, raised), messages);
           },
@@ -123,11 +124,11 @@ void check_same_inputs(const OwnSamples& samples, const std::vector<InputShape>&
 using TorchParameters = std::vector<std::pair<std::string, nb::tuple>>;
 using TorchBlocks = std::vector<std::tuple<std::string, TorchParameters>>;
 
-std::shared_ptr<const OwnModel> torch_model_of(const TorchBlocks& blocks, const nb::object& make_skeleton,
+std::shared_ptr<const OwnModel> torch_model_of(const TorchBlocks& blocks, const nb::object& start_run,
                                                const std::vector<InputShape>& inputs) {
   auto model = std::make_shared<OwnModel>();
   model->inputs = inputs;
-  model->make_skeleton = make_skeleton;
+  model->start_run = start_run;
   std::map<std::string, NamedParameter> known;
   for (const auto& [name, parameters] : blocks) {
     OwnBlock& block = model->blocks.emplace_back(OwnBlock{name, {}, {}});
@@ -137,7 +138,7 @@ std::shared_ptr<const OwnModel> torch_model_of(const TorchBlocks& blocks, const 
   return model;
 }
 
-Trained torch_training(const nb::dict& arguments, const Word& name, const TorchBlocks& blocks, const nb::object& make_skeleton,
+Trained torch_training(const nb::dict& arguments, const Word& name, const TorchBlocks& blocks, const nb::object& start_run,
                        const std::string& weight, const nb::object& data, const nb::object& validation_data,
                        std::vector<std::string> notes) {
   auto run = std::make_shared<OwnRun>();
@@ -158,7 +159,7 @@ Trained torch_training(const nb::dict& arguments, const Word& name, const TorchB
     check_same_inputs(*run->validation_data, run->data->inputs);
   }
   run->notes = std::move(notes);
-  run->model = torch_model_of(blocks, make_skeleton, run->data->inputs);
+  run->model = torch_model_of(blocks, start_run, run->data->inputs);
   trainer::TrainConfig checked = run->settings;
   checked.model = run->name;
   trainer::check_training(checked);
@@ -197,7 +198,7 @@ Trained own_training(const nb::dict& arguments, const Word& name, const std::vec
 void bind_own_training(nb::module_& module) {
   module.def("_own_training", own_training, nb::arg("arguments"), nb::arg("name"), nb::arg("blocks"), nb::arg("data").none(),
              nb::arg("validation_data").none(), "Makes the Training of a model of one's own.");
-  module.def("_torch_training", torch_training, nb::arg("arguments"), nb::arg("name"), nb::arg("blocks"), nb::arg("make_skeleton"),
+  module.def("_torch_training", torch_training, nb::arg("arguments"), nb::arg("name"), nb::arg("blocks"), nb::arg("start_run"),
              nb::arg("weight"), nb::arg("data"), nb::arg("validation_data").none(), nb::arg("notes"),
              "Makes the Training of a model whose blocks PyTorch computes (spillway/torch).");
 }

@@ -31,6 +31,7 @@ def from_dlpack(tensor):
 class EmulatedPlace(_place.Place):
     queues: set = set()
     limits: dict = {}
+    most: dict = {}
 
     def __init__(self, gpu):
         super().__init__(None)
@@ -51,6 +52,10 @@ class EmulatedPlace(_place.Place):
 
     def limit(self, size):
         EmulatedPlace.limits[self.gpu] = size
+        EmulatedPlace.most[self.gpu] = max(size, EmulatedPlace.most.get(self.gpu, 0))
+
+    def unlimited(self):
+        return lambda: EmulatedPlace.limits.pop(self.gpu)
 
 
 def install():

@@ -1,5 +1,5 @@
 """examples/torch_*.py run, and end by comparing their losses with PyTorch's own; without PyTorch they say what is missing. The Python that
-docs/torch.md shows runs as it stands."""
+docs/torch.md and its notebook show runs as it stands."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from test_docs import DOCS, FENCE, run as run_blocks
+from test_docs import DOCS, FENCE, NEED_TORCH, run as run_blocks, run_cells
 
 EXAMPLES = sorted((DOCS.parent / "examples").glob("torch_*.py"))
 
@@ -49,3 +49,11 @@ def test_every_block_of_the_page_runs(tmp_path, monkeypatch):
     run_blocks(blocks, "docs/torch.md")
     assert {run.name for run in (tmp_path / "runs").iterdir()} == {"shortest", "loop", "points", "meta", "threads"}
     assert sorted(os.listdir(tmp_path / "trained")) == ["config.json", "generation_config.json", "model.safetensors"]
+
+
+@pytest.mark.parametrize("notebook", NEED_TORCH, ids=lambda notebook: notebook.stem)
+def test_its_notebook_runs(notebook, tmp_path, monkeypatch):
+    for needed in ("torch", "safetensors", "transformers"):
+        pytest.importorskip(needed)
+    monkeypatch.chdir(tmp_path)
+    run_cells(notebook)

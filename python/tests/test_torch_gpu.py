@@ -1,8 +1,10 @@
 """Models of PyTorch on emulated GPUs (SPILLWAY_CUDA=EMULATED, SPILLWAY_EMULATED_GPUS=2), on which PyTorch's CPU build stands in for its
 CUDA build: the numbers are PyTorch's, and all of PyTorch's work is done on the queue on which the run computes."""
 
+import math
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -88,14 +90,20 @@ def test_each_rank_computes_on_its_gpu(tmp_path):
     assert {gpu for gpu, _ in emulated_torch.EmulatedPlace.queues} == {0, 1}
 
 
-def test_pytorch_may_take_what_the_plan_leaves_to_it(tmp_path):
-    emulated_torch.EmulatedPlace.limits.clear()
-    lines = []
-    spillway.Trainer(model=model(), data=data(), loss=loss, out=tmp_path / "run", micro_batch_size=4, **SMALL).train(progress=False, log=lines.append)
+@pytest.mark.parametrize("ranks, runs", [(1, 1), (4, 1), (1, 2)])
+def test_pytorch_may_take_what_the_plan_leaves_to_it(ranks, runs, tmp_path):
+    place, lines = emulated_torch.EmulatedPlace, []
+    place.most.clear()
+    trainer = spillway.Trainer(model=model(), data=data(), loss=loss, out=tmp_path / "run", micro_batch_size=4, ranks=ranks, communicator="local", **SMALL)
+    for _ in range(runs):
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)
+        trainer.train(progress=False, log=lines.append)
     row = next(line for text in lines for line in text.splitlines() if line.strip().startswith("PyTorch "))
     size, unit = row.split()[1:3]
     planned = float(size) * {"B": 1, "KiB": 2**10, "MiB": 2**20}[unit]
-    assert emulated_torch.EmulatedPlace.limits[0] == pytest.approx(planned, rel=0.01)
+    each = [pytest.approx(planned * math.ceil(ranks / 2), rel=0.01)]  # four ranks share the two GPUs
+    assert [place.most[gpu] for gpu in sorted(place.most)] == each * min(ranks, 2)
+    assert not place.limits, "the run has ended, and PyTorch is still limited"
 
 
 def test_work_outside_of_the_queue_is_noticed(tmp_path):

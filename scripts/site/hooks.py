@@ -77,6 +77,9 @@ def notebook_page(path):
             parts += [output(each) for each in joined(cell["outputs"])]
         if len(parts) == 1:
             parts.append(f"The notebook itself: [{path.name}]({path.name}).")
+            if all(not cell.get("outputs") for cell in notebook["cells"]):
+                needed = " and ".join(notebook["metadata"]["needs"])
+                parts.append(f"It was not run when this page was made, because {needed} were not installed, so it has no results here.")
     return "\n\n".join(parts) + "\n"
 
 

@@ -99,7 +99,7 @@ def training(model: Any, name: str, arguments: dict[str, Any], data: Any, valida
     notes = [*pieces.notes, found.note]
     processing = arguments.pop("tokenizer") if hasattr(arguments.get("tokenizer"), "save_pretrained") else None
     files = pretrained_files(pieces.model, processing, shared.dtype)
-    made = _core._torch_training(arguments, name, described, shared.skeleton, weight, samples, validation, notes)
+    made = _core._torch_training(arguments, name, described, shared.start_run, weight, samples, validation, notes)
     if arguments.get("out") is not None:
         given.load_state_dicts(saved_states(arguments["out"]))
     return made, lambda event: _complete(event.checkpoint, {**files, **saved_state(given, event.step)})

@@ -41,9 +41,10 @@ def compare(cut: Cut, batch: dict[str, torch.Tensor], dtype: torch.dtype) -> Com
         changed, writes = _changed(cut, short, numbers)
         difference = check(cut, cut.model, short)
     count, buffers = len(cut.pieces), dict(cut.model.named_buffers())
-    note = f"PyTorch: {count} block{'s' if count != 1 else ''}, whose loss and the whole model's differ by {difference:.1g}"
+    blocks = f"PyTorch: {count} block{'s' if count != 1 else ''}"
+    note = f"{blocks}, whose loss and the whole model's differ by {difference:.1g}"
     if math.isnan(difference):
-        note = f"PyTorch: {count} blocks, not compared with the whole model, because the loss with random weights is not a number"
+        note = f"{blocks}, not compared with the whole model, because the loss with random weights is not a number"
     elif difference > 1e-2:
         raise UsageError(f"model: expected blocks that compute the model's loss, got a loss that differs by {difference:.3g}: name the list "
                          'of layers (layers="model.layers"), or give the model as a list of modules')

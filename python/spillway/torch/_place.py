@@ -10,7 +10,7 @@ from ..errors import UsageError
 
 TYPE_CHECKING = False  # type checkers take it as True; at run time, not importing typing saves time
 if TYPE_CHECKING:
-    from typing import ContextManager, Optional
+    from typing import Callable, ContextManager, Optional
 
 
 class Place:
@@ -52,3 +52,10 @@ class Place:
             total = torch.cuda.get_device_properties(self.device).total_memory
             most = min(total, torch.cuda.memory_reserved(self.device) + size)
             torch.cuda.set_per_process_memory_fraction(most / total, self.device)
+
+    def unlimited(self) -> Callable[[], None]:
+        """Returns the function that undoes limit(): PyTorch may again take as much as it may now."""
+        if self.device.type == "cpu":
+            return lambda: None
+        share = getattr(torch.cuda, "get_per_process_memory_fraction", lambda device: 1.0)(self.device)  # older PyTorch cannot tell
+        return lambda: torch.cuda.set_per_process_memory_fraction(share, self.device)

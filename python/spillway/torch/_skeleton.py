@@ -46,18 +46,33 @@ class Shared:
         """The bytes that PyTorch had handed out on each GPU before anything was measured there."""
         self.layouts: dict[int, tuple[int, Layout]] = {}
         """For each block: a number of rows, and the shapes and types of its outputs for so many rows."""
-        self.limits: dict[int, int] = {}
-        """The bytes that PyTorch may take of each GPU."""
         self.random: set[int] = set()
         """The blocks whose forward in training draws random numbers."""
+
+    def start_run(self) -> Run:
+        return Run(self)
+
+
+class Run:
+    """What the Skeletons of one run share, beside what those of all runs of the model share."""
+
+    def __init__(self, shared: Shared) -> None:
+        self.shared = shared
+        self.limits: dict[int, tuple[int, Callable[[], None]]] = {}
+        """For each GPU the bytes that PyTorch may take of it, and the function that lifts the limit."""
 
     def skeleton(self) -> Skeleton:
         return Skeleton(self)
 
+    def end(self) -> None:
+        for _, lift in self.limits.values():
+            lift()
+
 
 class Skeleton:
-    def __init__(self, shared: Shared) -> None:
-        self.shared = shared
+    def __init__(self, run: Run) -> None:
+        self.run, self.shared = run, run.shared
+        shared = run.shared
         model = shared.cut.model
         memo: dict[int, Any] = {id(p): absent(name, p) for name, p in model.named_parameters()}
         self.cut = copy.deepcopy(shared.cut, memo)
@@ -85,8 +100,9 @@ class Skeleton:
         """Makes PyTorch keep to the bytes that the plan leaves to it. Ranks that share the GPU add up."""
         with self.shared.lock:
             self._go_to(gpu)
-            self.shared.limits[gpu] = self.shared.limits.get(gpu, 0) + size
-            self.place.limit(self.shared.limits[gpu])
+            others, lift = self.run.limits.get(gpu) or (0, self.place.unlimited())
+            self.run.limits[gpu] = (others + size, lift)
+            self.place.limit(others + size)
 
     def _go_to(self, gpu: Optional[int]) -> None:
         if gpu == self.place.gpu:
