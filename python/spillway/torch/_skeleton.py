@@ -71,7 +71,7 @@ class Run:
 
 class Skeleton:
     def __init__(self, run: Run) -> None:
-        self.run, self.shared = run, run.shared
+        self.of_run, self.shared = run, run.shared
         shared = run.shared
         model = shared.cut.model
         memo: dict[int, Any] = {id(p): absent(name, p) for name, p in model.named_parameters()}
@@ -100,8 +100,8 @@ class Skeleton:
         """Makes PyTorch keep to the bytes that the plan leaves to it. Ranks that share the GPU add up."""
         with self.shared.lock:
             self._go_to(gpu)
-            others, lift = self.run.limits.get(gpu) or (0, self.place.unlimited())
-            self.run.limits[gpu] = (others + size, lift)
+            others, lift = self.of_run.limits.get(gpu) or (0, self.place.unlimited())
+            self.of_run.limits[gpu] = (others + size, lift)
             self.place.limit(others + size)
 
     def _go_to(self, gpu: Optional[int]) -> None:
