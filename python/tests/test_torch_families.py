@@ -133,8 +133,9 @@ def test_fp32_is_as_near_to_fp64_as_pytorchs_own(tmp_path, family):
     assert all(map(is_near, errors.values())), errors
 
 
-# Faults of one part in ten thousand: in the decay of AdamW's second moment, in the weights' own decay, and in the norm that clips.
-@pytest.mark.parametrize("fault", [dict(betas=(0.9, 0.95 * 1.0001)), dict(weight_decay=0.1 * 1.0001), dict(gradient_clipping=1.0001)])
+# Of one part in ten thousand: in the decay of AdamW's second moment, and in the norm that clips. The weights' own decay changes them by a part
+# in 3,000 a step, of which a twentieth is the third fault.
+@pytest.mark.parametrize("fault", [dict(betas=(0.9, 0.95 * 1.0001)), dict(gradient_clipping=1.0001), dict(weight_decay=0.1 * 1.05)])
 def test_a_small_fault_is_seen_in_fp32(tmp_path, fault):
     errors = fp32_errors(tmp_path, "olmo3", **fault)
     assert not all(map(is_near, errors.values())), errors
