@@ -68,13 +68,17 @@ MemoryPool* host_memory() {
   return pool;
 }
 
-// Returns the memory pool of a GPU, for the thread that has the turn (turn.h). The pools
+// Returns the memory pools of the GPUs that were used, for the thread that has the turn (turn.h). The pools
 // are never destroyed, because a thread may still compute while the interpreter ends.
-MemoryPool* memory_of(Device gpu) {
+std::map<int, std::unique_ptr<MemoryPool>>& gpu_pools() {
   static auto* const all = new std::map<int, std::unique_ptr<MemoryPool>>();
-  std::unique_ptr<MemoryPool>& memory = (*all)[gpu.index];
+  return *all;
+}
+
+MemoryPool* memory_of(Device gpu) {
+  std::unique_ptr<MemoryPool>& memory = gpu_pools()[gpu.index];
   if (memory) return memory.get();
-  const GpuReport report = query_gpus(gpu.index);
+  const GpuReport report = query_gpus(gpu.index, GpuWaiting::as_it_is);
   const auto count = std::ssize(report.gpus);
   const std::string problem = count == 0           ? report.problem
                               : gpu.index >= count ? "the number of GPUs is " + std::to_string(count)

@@ -232,7 +232,18 @@ const char* cudaGetErrorString(cudaError_t status) {
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 cudaError_t cudaPeekAtLastError() { return last_error; }
 
+// SPILLWAY_EMULATED_DRIVER: the CUDA version that the driver is for, as CUDA writes it (12040); 0 if there is none.
+cudaError_t cudaDriverGetVersion(int* version) {
+  const char* text = std::getenv("SPILLWAY_EMULATED_DRIVER");
+  *version = text ? std::atoi(text) : 13000;
+  return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = 13000;
+  return cudaSuccess;
+}
 cudaError_t cudaGetDeviceCount(int* count) {
+  if (int driver = 0; cudaDriverGetVersion(&driver) == cudaSuccess && driver < 13000) return said(cudaErrorInsufficientDriver);
   if (const cudaError_t status = planted("cudaGetDeviceCount"); status != cudaSuccess) return said(status);
   if (gpus() == 0) return said(cudaErrorNoDevice);
   while (peers() == "dead") ::pause();
@@ -244,7 +255,10 @@ cudaError_t cudaGetDevice(int* device) {
   *device = current_device;
   return cudaSuccess;
 }
-cudaError_t cudaInitDevice(int device, unsigned, unsigned) { return said(open_context(device)); }
+cudaError_t cudaInitDevice(int device, unsigned, unsigned) {
+  note("cudaInitDevice");
+  return said(open_context(device));
+}
 // Selects the thread's GPU and creates its context, as cudaSetDevice does since CUDA 12.
 cudaError_t cudaSetDevice(int device) {
   if (const cudaError_t status = open_context(device); status != cudaSuccess) return said(status);
@@ -253,7 +267,9 @@ cudaError_t cudaSetDevice(int device) {
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device < 0 || device >= gpus()) return said(cudaErrorInvalidDevice);
-  *properties = {"emulated", machine().total_bytes, 9, 0, 4, 0, 0, device};
+  const char* capability = std::getenv("SPILLWAY_EMULATED_CAPABILITY");  // 90 unless it says another one
+  const int number = capability ? std::atoi(capability) : 90;
+  *properties = {"emulated", machine().total_bytes, number / 10, number % 10, 4, 0, 0, device};
   properties->uuid.bytes[0] = static_cast<char>(device + 1);
   return cudaSuccess;
 }
@@ -288,6 +304,8 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
   if (const cudaError_t status = planted("cudaFuncGetAttributes"); status != cudaSuccess) return said(status);
   if (const cudaError_t status = open_context(); status != cudaSuccess) return said(status);
+  cudaDeviceProp properties;
+  if (cudaGetDeviceProperties(&properties, current_device); properties.major < 8) return said(cudaErrorNoKernelImageForDevice);
   attributes->maxThreadsPerBlock = 1024;
   return cudaSuccess;
 }
