@@ -156,6 +156,14 @@ void set_threads(const Whole& threads_wanted) {
   threads().pool.reset();
 }
 
+void empty_cache() {
+  check_process();
+  const Turn turn(true);
+  for (const auto& [gpu, memory] : gpu_pools()) {
+    if (memory) trim_gpu_memory(gpu);
+  }
+}
+
 int get_threads() {
   const Turn turn(false);
   return wanted_threads();
@@ -167,6 +175,10 @@ void bind_runtime(nb::module_& module) {
   module.def(
       "set_threads", set_threads, nb::arg("threads"),
       "Sets the number of compute threads of tensors, models and optimizers (a Trainer has its own flag). Results do not depend on it.");
+  module.def(
+      "empty_cache", empty_cache,
+      "Gives the GPU memory of tensors that no longer exist back to the driver, for PyTorch or other processes. Until then it is kept "
+      "for\nother tensors. A request that the GPU cannot meet does the same before it is refused.");
   module.def("get_threads", get_threads,
              "The number of compute threads; at first the number of cores granted to this process, or OMP_NUM_THREADS if that is less.");
 }

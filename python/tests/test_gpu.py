@@ -177,6 +177,17 @@ def test_memory_comes_back():
     assert kept[0].item() == 2000
 
 
+def test_memory_that_tensors_left_can_be_had_again():
+    piece = (400 << 20,)  # an emulated GPU has 1 GiB
+    for longer in (piece, (2 * piece[0],)):
+        first, second = (spillway.zeros(piece, dtype="u8", device="cuda") for _ in range(2))
+        del first, second
+        gc.collect()
+        assert spillway.zeros(longer, dtype="u8", device="cuda")[0].item() == 0
+    spillway.empty_cache()
+    assert spillway.zeros(piece, dtype="u8", device="cuda")[0].item() == 0
+
+
 @pytest.mark.skipif(not has_gpus(2), reason="one GPU")
 def test_two_gpus_are_two_devices():
     first, second = spillway.tensor(X, device="cuda:0"), spillway.tensor(X, device="cuda:1")

@@ -51,6 +51,7 @@ struct Machine {
   size_t free_bytes(int gpu) const {
     size_t used = contexts.contains(gpu) ? kContextBytes : 0;
     for (const auto& [at, piece] : held) used += piece.gpu == gpu ? piece.bytes : 0;
+    used += kept_bytes(gpu);
     return total_bytes - std::min(used, total_bytes);
   }
 };
@@ -331,16 +332,6 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   m.held[*memory] = {whole, current_device};
   return cudaSuccess;
 }
-cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
-  *pool = nullptr;
-  return said(open_context(device));
-}
-cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
-// Allocates at once, without waiting for the stream. Freed memory is not kept for reuse, so that using it is an error.
-cudaError_t cudaMallocAsync(void** memory, size_t bytes, cudaStream_t) {
-  if (const cudaError_t status = planted("cudaMallocAsync"); status != cudaSuccess) return said(status);
-  return cudaMalloc(memory, bytes);
-}
 cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
   return enqueue(stream, "cudaFreeAsync", [=] {
     Machine& m = machine();
@@ -348,6 +339,7 @@ cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
     const auto found = m.held.find(memory);
     if (found == m.held.end()) return;
     ::munmap(memory, found->second.bytes);
+    keep(found->second.gpu, found->second.bytes);
     m.held.erase(found);
   });
 }
