@@ -106,10 +106,10 @@ void check_process() {
   computed = true;
 }
 
-void settle(Device device) noexcept {
+void settle(Device device, Settle what) noexcept {
   if (!device.is_cuda()) return;
   try {
-    wait_for_gpu(device);
+    what == Settle::all ? wait_for_gpu(device) : wait_for_common_queue(device);
   } catch (const Error&) {  // the error is ignored here: the thread that computes on the GPU gets it
   }
 }

@@ -77,6 +77,37 @@ def test_dlpack_is_the_same_memory_both_ways():
     assert spillway.tensor(Foreign(view)).data_ptr() != view.data_ptr()
 
 
+def waits_for_the_whole_gpu(tmp_path, monkeypatch, work):
+    """How often the work waits for all queues of an emulated GPU, which lists the calls; nothing on a real one."""
+    calls = tmp_path / "calls"
+    monkeypatch.setenv("SPILLWAY_EMULATED_LOG", str(calls))
+    work()
+    monkeypatch.delenv("SPILLWAY_EMULATED_LOG")
+    return calls.read_text().split().count("cudaDeviceSynchronize") if calls.exists() else 0
+
+
+def test_dlpack_orders_streams_and_does_not_wait(tmp_path, monkeypatch):
+    owner, asked = spillway.tensor(X, device="cuda"), []
+
+    class Asked(Foreign):
+        def __dlpack__(self, **how):
+            asked.append(how.get("stream"))
+            return super().__dlpack__(**how)
+
+    class WithoutStreams(Foreign):
+        def __dlpack__(self):
+            return super().__dlpack__()
+
+    def there_and_back():
+        owner.copy_(X + 1)
+        np.testing.assert_array_equal(spillway.Tensor(Asked(owner)).cpu().numpy(), X + 1)
+        assert owner.__dlpack__(stream=-1) is not None
+
+    assert waits_for_the_whole_gpu(tmp_path, monkeypatch, there_and_back) == 0
+    assert asked == [1]  # the default stream
+    np.testing.assert_array_equal(spillway.Tensor(WithoutStreams(owner)).cpu().numpy(), X + 1)
+
+
 def test_gradients_are_those_of_the_cpu():
     weight = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
 

@@ -344,6 +344,7 @@ cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
   });
 }
 cudaError_t cudaDeviceSynchronize() {
+  note("cudaDeviceSynchronize");
   wait_for_streams(current_device);
   return said(open_context());
 }
