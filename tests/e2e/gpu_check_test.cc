@@ -260,6 +260,27 @@ TEST_F(SoakGpuCheckReport, OverwritesNoReportThatIsNotIts) {
   EXPECT_EQ(place_.read("out/report.md"), "# My thesis\n");
 }
 
+// Compiles the library that a driver loads, and one that stands for CUPTI, and starts it as the driver would.
+TEST_F(GpuCheckReportRelease, KernelTimesAreWhatCuptiRecords) {
+  const auto runs = [&](const std::string& command) {
+    return std::system(("cd " + place_.path().string() + " && ( " + command + " ) >said 2>&1").c_str()) == 0;
+  };
+  ASSERT_TRUE(runs("sed -n 's/^CUDAToolkit_CUPTI_INCLUDE_DIR[^=]*=//p' " SPILLWAY_BINARY_DIR "/CMakeCache.txt"));
+  const std::string headers = said().substr(0, said().find('\n'));
+  if (!fs::exists(fs::path(headers) / "cupti.h")) GTEST_SKIP() << "needs cupti.h of CUDA's toolkit";
+  const std::string compile = "${CXX:-c++} -std=c++20 -shared -fPIC -isystem " + headers + " -o ";
+  ASSERT_TRUE(runs(compile + "libcupti.so.13 " + kMachine + "cupti.cc")) << said();
+  ASSERT_TRUE(runs(compile + "libkernel_times.so -fvisibility=hidden " SPILLWAY_SOURCE_DIR "/scripts/gpu_check/kernel_times.cc")) << said();
+  const std::string start =
+      "KERNEL_TIMES=times LD_LIBRARY_PATH=. python3 -c 'import ctypes; ctypes.CDLL(\"./libkernel_times.so\").InitializeInjection()'";
+  ASSERT_TRUE(runs(start)) << said();
+  EXPECT_EQ(place_.read("times"),
+            "kernel\t100\t150\t7\t20\tspillway::copy(int)\nkernel\t200\t260\t-1\t-1\tplain\n"
+            "copy\t120\t180\t4096\thost to device\nrange\t10\t90\t7\tForward 3\n");
+  ASSERT_TRUE(runs("FAULT_CUPTI=1 " + start)) << said();
+  EXPECT_TRUE(place_.read("times").starts_with("problem\tcuptiActivityEnable: planted\n")) << place_.read("times");
+}
+
 // Runs this build's programs on an emulated GPU. selftest and bench, which would be too slow there, do nothing and succeed.
 class GpuCheckOnEmulator : public GpuCheck {
  protected:
