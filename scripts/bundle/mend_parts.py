@@ -40,7 +40,7 @@ def link_words(build: Path, folder: Path, command: str) -> list[str]:
         if skip or word == "-o" or word.startswith("-L"):
             skip = word == "-o"
         elif word.endswith((".o", ".a")) and not OF_THE_C_LIBRARY.search(word):
-            result.append(kept(path, word.lstrip("/").replace("/", "_"), folder))
+            result.append(kept(path, path.name if word.startswith("/") else word.replace("/", "_"), folder))
         elif re.search(r"\.so(\.[0-9.]+)?$", word):
             result.append("@LIB@/" + soname(path))
         elif word.startswith("-lcuda"):
@@ -52,10 +52,11 @@ def link_words(build: Path, folder: Path, command: str) -> list[str]:
 
 
 def nvcc_flags(source: Path, command: str) -> list[str]:
+    """Without the GPU's kind, which is that machine's, warnings as errors, of which its compilers may know more, and the lists of headers."""
     words = command.split()
-    words = words[1:words.index("-x")]
-    own = ("--generate-code", "--Werror")  # of that machine's GPU, and its compilers may warn of more
-    return [re.sub(rf"^-I{re.escape(str(source))}", "-I@TREE@", word) for word in words if not word.startswith(own)]
+    begin = next(i for i, word in enumerate(words) if word.endswith("nvcc")) + 1
+    kept_words = re.sub(r"(^| )(--generate-code\S*|--Werror\S*|-MD|-M[TF] \S+)(?= |$)", "", " ".join(words[begin:words.index("-x")])).split()
+    return [re.sub(rf"^-I{re.escape(str(source))}", "-I@TREE@", word) for word in kept_words]
 
 
 def main() -> None:
