@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -374,6 +375,26 @@ Tensor whole_numbers(const nb::object& array, const char* argument) {
   gather(found, width, packed.data());
   narrow_any(found.dtype(), packed, to.span<i32>(), argument);
   return to;
+}
+
+void check_ids(const Tensor& ids, i64 rows) {
+  if (ids.device() != Device::cpu() || !ids.is_contiguous()) return;
+  const auto all = ids.span<i32>();
+  const auto wrong = std::ranges::find_if(all, [rows](i32 id) { return id < 0 || id >= rows; });
+  if (wrong == all.end()) return;
+  throw Error(ErrorCode::data, "[embedding] id " + std::to_string(*wrong) + " at position " + std::to_string(wrong - all.begin()) +
+                                   " (positions are counted from 0) is outside the table of " + std::to_string(rows) +
+                                   " rows: check that the tokenizer belongs to the model");
+}
+
+void check_targets(const Tensor& targets, i64 classes, i64 ignored) {
+  if (targets.device() != Device::cpu() || !targets.is_contiguous()) return;
+  const auto all = targets.span<i32>();
+  const auto wrong = std::ranges::find_if(all, [=](i32 target) { return target >= classes && target != ignored; });
+  if (wrong == all.end()) return;
+  throw Error(ErrorCode::data, "[cross_entropy] target " + std::to_string(*wrong) + " of row " + std::to_string(wrong - all.begin()) +
+                                   " (rows are counted from 0) is not below the number of classes, " + std::to_string(classes) +
+                                   ": check that the tokenizer belongs to the model");
 }
 
 }  // namespace spillway::python

@@ -201,6 +201,26 @@ def test_what_is_refused_says_why():
     assert there.sum().item() == pytest.approx(X.sum(), rel=1e-6)  # the GPU still works after the refusal
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_an_index_out_of_range_is_an_error_and_no_nan(device):
+    table, logits = spillway.tensor(X, device=device), spillway.tensor(X, device=device)
+    model = spillway.Model("gpt2-tiny", seed=1, device=device)
+    for call in (
+        lambda: spillway.embedding([0, 3], table),
+        lambda: spillway.cross_entropy(logits, [0, 1, 4]),
+        lambda: spillway.nll_loss(logits, [0, 4, 1]),
+        lambda: model.loss([[1, 2, 60000]]),
+        lambda: model.loss([[1, 2, 3]], [[2, 3, 60000]]),
+        lambda: model.logits([[1, -1]]),
+    ):
+        with pytest.raises(spillway.DataError, match="outside the table|not below the number of classes"):
+            call()
+    with pytest.raises(IndexError, match="out of range"):
+        spillway.index_select(table, 0, [3])
+    assert np.isfinite(spillway.cross_entropy(logits, [0, -1, 3], ignore_index=0).item())
+    assert np.isfinite(spillway.cross_entropy(logits, [0, 1, 9], ignore_index=9).item())
+
+
 def test_memory_comes_back():
     kept = spillway.zeros((1 << 18,), device="cuda")
     for _ in range(2000):  # 2 GB in all, more memory than an emulated GPU has

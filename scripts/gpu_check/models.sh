@@ -39,7 +39,7 @@ else
   gpt2=(--model gpt2-124m --sequence-length 1024 --micro-batch-size 16 --learning-rate 1e-3 --warmup-steps 2)
   blocks=(--model "$runs/blocks" --from-scratch --sequence-length 2048 --micro-batch-size 4 --learning-rate 3e-4 --warmup-steps 2)
   large=("${blocks[@]/%\/blocks/\/large}" --gradient-accumulation-steps 4)
-  eight=(--model llama3-8b --sequence-length 2048 --micro-batch-size 4 --gradient-accumulation-steps 2 --learning-rate 3e-4
+  eight=(--model llama3-8b --sequence-length 2048 --micro-batch-size 4 --gradient-accumulation-steps 2 --learning-rate 1e-4
          --warmup-steps 1)
   mixture=(--model "$runs/experts" --from-scratch --sequence-length 2048 --micro-batch-size 4 --learning-rate 3e-4 --warmup-steps 2)
   base=(--model "$runs/base" --from-scratch --sequence-length 1024 --micro-batch-size 4 --learning-rate 1e-3 --warmup-steps 2)

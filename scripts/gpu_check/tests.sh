@@ -84,7 +84,7 @@ again() {
   row "$name" "looked: $ends, $(grep -cE '^========= (Invalid|Error|Warning: Race|Uninitialized|Program hit)' "$log") complaints of compute-sanitizer"
 }
 
-# room_tests SECONDS ROOM [PATTERN]: a test for machines that this one is not is not missed on it. Returns whether no test failed.
+# room_tests SECONDS ROOM [PATTERN]: a test for machines that this one is not is not missed on it. Returns whether that row is not FAILED.
 elsewhere='(several|two|[2-9]) (or more )?GPUs|second GPU|emulated GPUs'
 room_tests() {
   local room=$2 name="tests of $2" folder=$logs/$2 all=$logs/$2/all reasons passed bad ended unbegun untold skipped test
@@ -112,6 +112,7 @@ room_tests() {
   elif [ -n "$skipped" ]; then row "$name" "FAILED: $passed passed, though there is a GPU $(head -n 1 <<<"$skipped")"
   else row "$name" "ok, $passed passed${reasons:+, those for several GPUs not}"
   fi
+  [[ ${rows[-1]} != "| $name | FAILED"* ]]
 }
 
 # try_sanitizer SECONDS: whether it works here; on some virtual machines it refuses the GPU.
