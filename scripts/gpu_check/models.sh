@@ -13,8 +13,8 @@ config() {
   local kind='"architectures": ["LlamaForCausalLM"], "model_type": "llama", "mlp_bias": false'
   [ -z "${8-}" ] || kind='"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "num_experts": '$8', "num_experts_per_tok": 4,
  "moe_intermediate_size": '$(($6 / 2))', "norm_topk_prob": true, "decoder_sparse_step": 1, "mlp_only_layers": [], "router_aux_loss_coef": 0.001'
-  mkdir -p "$runs/$1"
-  cat >"$runs/$1/config.json" <<JSON
+  mkdir -p "$runs/models/$1"
+  cat >"$runs/models/$1/config.json" <<JSON
 {$kind, "hidden_act": "silu", "hidden_size": $2, "head_dim": $(($2 / $4)),
  "intermediate_size": $6, "num_hidden_layers": $3, "num_attention_heads": $4, "num_key_value_heads": $5, "vocab_size": $7,
  "max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "tie_word_embeddings": false, "attention_bias": false,
@@ -25,11 +25,11 @@ JSON
 if [ -n "$tiny" ]; then
   config least 32 1 1 1 32 256
   config experts 32 1 1 1 32 256 8
-  least=(--model "$runs/least" --from-scratch --sequence-length 16 --micro-batch-size 2 --learning-rate 3e-2 --warmup-steps 1)
+  least=(--model "$runs/models/least" --from-scratch --sequence-length 16 --micro-batch-size 2 --learning-rate 3e-2 --warmup-steps 1)
   shortest=("${least[@]}" --steps 4) gpt2=("${least[@]}") large=("${least[@]}") blocks=("${least[@]}") eight=("${least[@]}") base=("${least[@]}")
   mixture=("${least[@]/%\/least/\/experts}")
   lora=(--sequence-length 16 --micro-batch-size 2 --learning-rate 3e-2 --warmup-steps 1)
-  budget=(--device-memory 64MiB --host-memory 64MiB) eight_budget=("${budget[@]}") narrow=64MiB steps=4
+  budget=(--device-memory 64MiB --host-memory 128MiB) eight_budget=("${budget[@]}") narrow=64MiB steps=4
 else
   config large 2048 28 16 8 6144 32000
   config blocks 2048 2 16 8 6144 32000  # two of its blocks: ncu keeps a copy of all memory that a kernel may write to
@@ -37,12 +37,12 @@ else
   config base 1024 8 8 4 3072 32000
   shortest=(--model gpt2-tiny --sequence-length 128 --micro-batch-size 8 --steps 60 --learning-rate 2e-3)
   gpt2=(--model gpt2-124m --sequence-length 1024 --micro-batch-size 16 --learning-rate 1e-3 --warmup-steps 2)
-  blocks=(--model "$runs/blocks" --from-scratch --sequence-length 2048 --micro-batch-size 4 --learning-rate 3e-4 --warmup-steps 2)
+  blocks=(--model "$runs/models/blocks" --from-scratch --sequence-length 2048 --micro-batch-size 4 --learning-rate 3e-4 --warmup-steps 2)
   large=("${blocks[@]/%\/blocks/\/large}" --gradient-accumulation-steps 4)
   eight=(--model llama3-8b --sequence-length 2048 --micro-batch-size 4 --gradient-accumulation-steps 2 --learning-rate 1e-4
          --warmup-steps 1)
-  mixture=(--model "$runs/experts" --from-scratch --sequence-length 2048 --micro-batch-size 4 --learning-rate 3e-4 --warmup-steps 2)
-  base=(--model "$runs/base" --from-scratch --sequence-length 1024 --micro-batch-size 4 --learning-rate 1e-3 --warmup-steps 2)
+  mixture=(--model "$runs/models/experts" --from-scratch --sequence-length 2048 --micro-batch-size 4 --learning-rate 3e-4 --warmup-steps 2)
+  base=(--model "$runs/models/base" --from-scratch --sequence-length 1024 --micro-batch-size 4 --learning-rate 1e-3 --warmup-steps 2)
   lora=(--sequence-length 1024 --micro-batch-size 4 --learning-rate 1e-3 --warmup-steps 2)
   budget=(--device-memory 60GiB --host-memory 40GiB) eight_budget=(--device-memory 100GiB --host-memory 100GiB) narrow=10GiB steps=5
 fi
