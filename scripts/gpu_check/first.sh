@@ -47,6 +47,6 @@ pytorch() {
   row "PyTorch beside" "$(outcome)${said:+, $said}"
 }
 pytorch
-trains 45 "8B, optimizer on the host" eight "${eight_budget[@]}" "${eight[@]}" --steps 4 "${on_gpu[@]:0:4}" --place-optimizer host
+trains 45 "8B, optimizer on the host" eight "${eight_budget[@]}" "${eight[@]}" --steps 3 "${on_gpu[@]:0:4}" --place-optimizer host
 trains 25 "1.5B, optimizer on nvme" large-nvme "${budget[@]}" "${large[@]}" --steps 3 --nvme "$work/nvme" "${on_gpu[@]:0:4}" \
   --place-optimizer nvme --master-weights split --moments bf16
