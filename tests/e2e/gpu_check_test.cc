@@ -282,7 +282,7 @@ TEST_F(GpuCheckReportRelease, KernelTimesAreWhatCuptiRecords) {
 }
 
 // Runs this build's programs on an emulated GPU. selftest and bench, which would be too slow there, do nothing and succeed.
-class GpuCheckOnEmulator : public GpuCheck {
+class GpuCheckOnEmulatorMore : public GpuCheck {
  protected:
   void SetUp() override {
     ::setenv("SPILLWAY_EMULATED_GPUS", "1", 1);
@@ -301,7 +301,6 @@ class GpuCheckOnEmulator : public GpuCheck {
   }
   void TearDown() override { ::unsetenv("SPILLWAY_EMULATED_GPUS"); }
 };
-using GpuCheckOnEmulatorMore = GpuCheckOnEmulator;
 
 // The time table is four times as long, for a CPU that computes in the GPU's place.
 TEST_F(GpuCheckOnEmulatorMore, FirstComesToItsEndWithAPlantedFault) {
