@@ -90,7 +90,7 @@ void multiply_expert_rows(const Tensor& begins, ExpertProduct product, const Ten
   if (out.device().is_meta() || out.elems() == 0) return;
   SPILLWAY_RETURN_IF_CUDA(out, multiply_expert_rows(begins, product, a, weights, out));
   const i64 first = values_bytes(weights.format, weights.shape, a.dtype());
-  const Tensor scratch = workspace.slice(0, first, workspace.elems());
+  const Tensor scratch = workspace.defined() ? workspace.slice(0, first, workspace.elems()) : workspace;
   for (size_t e = 0; e < weights.stored.size(); ++e) {
     const auto [begin, end] = rows_of(begins, e, a.size(0));
     if (begin == end) continue;
