@@ -1,7 +1,7 @@
 #include "kernels/dispatch.h"
 #include "kernels/experts/expert_rows.h"
+#include "kernels/experts/warp_sums_cuda.h"
 #include "kernels/packs_cuda.h"
-#include "kernels/sums_cuda.h"
 
 namespace spillway::kernels::cuda {
 namespace {
@@ -42,15 +42,6 @@ __global__ void count_choices(Choices x) {
   }
 }
 
-// Returns the sum of x over this lane and those before it.
-__device__ i32 sum_up_to_lane(i32 x) {
-  const int lane = WarpRows::rank();
-  for (int step = 1; step < kWarpThreads; step *= 2) {
-    const i32 before = __shfl_sync(~0u, x, max(lane - step, 0));
-    if (lane >= step) x += before;
-  }
-  return x;
-}
 // Replaces each of the n numbers by the sum of those before it, or, if `inclusive`, by the sum of those up to it. Returns the sum of all.
 __device__ i32 sum_before(i32* numbers, i64 n, bool inclusive) {
   i32 total = 0;

@@ -5,9 +5,9 @@
 #pragma once
 #include "kernels/elements_cuda.h"
 #include "kernels/experts/expert_mma_cuda.h"
+#include "kernels/experts/warp_sums_cuda.h"
 #include "kernels/mma_cuda.h"
 #include "kernels/products/quantized_cuda.h"
-#include "kernels/sums_cuda.h"
 
 namespace spillway::kernels::expert_mma {
 
@@ -22,16 +22,10 @@ struct RowTile {
 /// lanes of the warp must call it.
 template <int kRows>
 __device__ RowTile row_tile(const i32* begin, int experts, int slot) {
-  const int lane = WarpRows::rank();
   int before = 0;  // the number of tiles of the experts before `first`
   for (int first = 0; first < experts; first += kWarpThreads) {
-    const int e = first + lane, from = begin[min(e, experts)], to = begin[min(e + 1, experts)];
-    const int mine = ceil_div(to - from, kRows);
-    int sum = mine;
-    for (int step = 1; step < kWarpThreads; step *= 2) {
-      const int other = __shfl_sync(~0u, sum, max(lane - step, 0));
-      if (lane >= step) sum += other;
-    }
+    const int e = first + WarpRows::rank(), from = begin[min(e, experts)], to = begin[min(e + 1, experts)];
+    const int mine = ceil_div(to - from, kRows), sum = sum_up_to_lane(mine);
     const u32 reached = __ballot_sync(~0u, before + sum > slot);
     if (reached != 0) {
       const int owner = __ffs(reached) - 1, row = from + (slot - before - (sum - mine)) * kRows;
