@@ -105,7 +105,7 @@ def test_dlpack_orders_streams_and_does_not_wait(tmp_path, monkeypatch):
 
     assert waits_for_the_whole_gpu(tmp_path, monkeypatch, there_and_back) in (0, None)
     assert asked == [1]  # the default stream
-    assert waits_for_the_whole_gpu(tmp_path, monkeypatch, lambda: kept.append(owner.__dlpack__())) in (1, None)  # a reader that names no stream
+    assert waits_for_the_whole_gpu(tmp_path, monkeypatch, lambda: kept.append(owner.__dlpack__())) in (1, None)  # names no stream
     np.testing.assert_array_equal(spillway.Tensor(WithoutStreams(owner)).cpu().numpy(), X + 1)
 
 
