@@ -151,4 +151,15 @@ __device__ inline float exp2_fast(float x) {
 #endif
 }
 
+/// Returns 1 / x with an error of at most 1 ulp, and 0 if x is infinite. x must not be subnormal.
+__device__ inline float reciprocal_fast(float x) {
+#ifdef __CUDA_EMULATED__
+  return 1 / x;
+#else
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#endif
+}
+
 }  // namespace spillway::kernels::mma
