@@ -11,12 +11,6 @@
 namespace spillway::app {
 namespace {
 
-using Tile = kernels::ExpertTile;
-
-constexpr double kHalf = 2, kWide = 4;  // bytes of a bf16 or fp16 number, and of an fp32 number
-
-double whole_tiles(double n) { return std::ceil(n / Tile::kColumns) * Tile::kColumns; }
-
 class Mixture {
  public:
   Mixture(const models::ModelConfig& model, double positions, const ExpertRuns& runs, const Ceilings& ceilings)
@@ -51,6 +45,11 @@ class Mixture {
   }
 
  private:
+  using Tile = kernels::ExpertTile;
+  static constexpr double kHalf = 2, kWide = 4;  // bytes of a bf16 or fp16 number, and of an fp32 number
+
+  static double whole_tiles(double n) { return std::ceil(n / Tile::kColumns) * Tile::kColumns; }
+
   void pass(const std::string& name, double times, double bytes) {
     kernels_.push_back({.work = Work::elementwise, .name = name, .times = times, .bytes = bytes});
   }
