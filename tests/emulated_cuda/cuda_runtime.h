@@ -136,7 +136,6 @@ unsigned __match_any_sync(unsigned mask, T value) {
   }
   return same;
 }
-inline int __popc(unsigned x) { return std::popcount(x); }
 inline int __ffs(unsigned x) { return x == 0 ? 0 : std::countr_zero(x) + 1; }
 
 inline int atomicAdd(int* to, int more) { return __atomic_fetch_add(to, more, __ATOMIC_RELAXED); }
