@@ -134,13 +134,11 @@ class Costing {
     return plan_.on_gpu() && !plan_.gpu_to_gpu ? copied(work, in_bytes, out_bytes) : work;
   }
 
-  // Returns the work of a transfer on a GPU. For nvme transfers the disk, the checksum and the link work at the same time. Spilled
-  // activations lie in host memory already when they are moved to or from nvme, so moving them needs no copy over the link.
+  // Returns the work of a transfer on a GPU. For nvme transfers the disk, the checksum and the link work at the same time.
   parallel::Work moved_beside_gpu(const Instruction& i) const {
     const parallel::Work work{.cpu_s = checksum_s(i) + message_s(i), .read_s = read_s(i), .write_s = write_s(i)};
     const double received = i.op == Op::ReceiveActivation || i.op == Op::ReceiveGradient ? static_cast<double>(i.out.bytes) : 0;
     if (i.op != Op::Fetch && i.op != Op::Evict) return passing(work, received, static_cast<double>(i.sent_bytes));
-    if (i.what == parallel::What::activations) return work;
     return copied(work, at(i.read_bytes, Tier::host) + at(i.read_bytes, Tier::nvme),
                   at(i.written_bytes, Tier::host) + at(i.written_bytes, Tier::nvme));
   }
