@@ -78,7 +78,8 @@ if [ -n "$check" ]; then
   # Of data what tests on a GPU read, and no sources of tests.
   (cd "$root/share/data" && rm -rf tokenizer chat rows documents lora packing generate choices ops cifarnet resnet-tiny pictures gpt2-odd llama-odd llama3rope-tiny {mistral,mistral-window,qwen2,qwen3,gemma2,gemma3-text,phi3,phi3-partial,olmo2,qwen3-moe,mixtral}-tiny)
   find "$root/share/data" -name '*.cc' -delete
-  # What writes down kernels and copies, with CUPTI of the node; what links programs again; the Python module.
+  # The archive also has the library that records kernels and copies with the node's CUPTI, the parts from which programs are linked again,
+  # and the Python module.
   cuda=$(sed -n 's/^CUDAToolkit_CUPTI_INCLUDE_DIR[^=]*=//p' "$built/CMakeCache.txt")
   if [ -e "$cuda/cupti.h" ]; then
     "${CXX:-c++}" -std=c++20 -O2 -shared -fPIC -fvisibility=hidden -static-libstdc++ -static-libgcc -isystem "$cuda" \

@@ -6,7 +6,7 @@ room_tests 15 device || {
   return
 }
 try_sanitizer 10
-# What no emulator runs comes first: NVIDIA's libraries. Then what an emulator of tensor cores runs, and what it sees least of.
+# NVIDIA's libraries come first, because no emulator runs them. Then come the tensor cores, of which an emulator shows the least.
 room_tests 50 kernels "Matmul Conv Cudnn Attention Expert Quantized CrossEntropy"
 room_tests 10 optim
 room_tests 6 eager

@@ -31,7 +31,7 @@ sanitize 35 "racecheck of all kernels" racecheck kernels "$ours"
 sanitize 15 "synccheck of all kernels" synccheck kernels "$ours"
 sanitize 25 "initcheck of all kernels" initcheck kernels "$ours" --check-api-memory-access no
 
-# What gpu_peers.py judges; each is a row of its own, and absent where it did not come to it.
+# gpu_peers.py makes one judgement for each of these names. Each is a row of its own, which is absent if gpu_peers.py ended before it.
 promises=("gpt2-124m against PyTorch" "llama-1.5b against PyTorch" "attention against FlashAttention-2" "attention against cuDNN")
 beside() {
   local name said incomplete heard

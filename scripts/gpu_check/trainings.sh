@@ -3,7 +3,7 @@
 source "$here/share/gpu_check/models.sh"
 
 column() { sed -n "s/.*\"$2\":\([-0-9.e+]*\).*/\1/p" "$runs/$1/metrics.jsonl" 2>/dev/null; }
-# Of the steps after the second.
+# The first two steps are not counted.
 median() { column "$1" "$2" | tail -n +3 | sort -g | awk '{v[NR] = $1} END {if (NR) print v[int((NR + 1) / 2)]}'; }
 of() { awk -v a="$1" -v b="$2" 'BEGIN {printf "%.4g", a / b}'; }
 ratio() { [ -z "$1" ] || [ -z "$2" ] || of "$1" "$2"; }

@@ -337,7 +337,7 @@ TEST(SoakGpuCheckArchive, RunsToItsEndWithoutAGpu) {
       << place.read("said");
   ASSERT_EQ(run("tar -C " + unpacked + " --strip-components=1 -xJf " + place.path().string() + "/spillway-check-*.tar.xz"), 0)
       << place.read("said");
-  // What a machine is lent with takes at most 64 MiB: this archive and the tree.
+  // A lent machine takes at most 64 MiB in all, for this archive and the tree.
   std::uintmax_t bytes = 0;
   for (const auto& file : fs::directory_iterator(place.path())) {
     if (file.is_regular_file() && file.path().extension() == ".xz") bytes += file.file_size();

@@ -29,7 +29,7 @@ cudaError_t enqueue(cudaStream_t stream, const char* what, std::function<void()>
 /// Appends a line to the file that SPILLWAY_EMULATED_LOG names, if that variable is set.
 void note(const std::string& line);
 
-// What a GPU's memory pool keeps of released pieces (memory_pools.cc).
+// kept_bytes() returns the bytes of released pieces that a GPU's memory pool keeps, and keep() adds a piece (memory_pools.cc).
 size_t kept_bytes(int gpu);
 void keep(int gpu, size_t bytes);
 

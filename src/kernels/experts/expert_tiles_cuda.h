@@ -84,7 +84,7 @@ struct TermColumns {
   __device__ static void right(u32 lane, int n, int term, u32 (&to)[4]) { mma::load_transposed((lane ^ n * 16) + term * kPitch, to); }
 };
 
-/// What a thread copies of each tile: the words in column word(), of the rows row(), row() + kAtOnce and so on.
+/// Names the words of each tile that a thread copies: those in column word(), of the rows row(), row() + kAtOnce and so on.
 template <class Tile>
 struct Share {
   static constexpr int kAtOnce = kThreads / Tile::kWords, kCopies = Tile::kRows / kAtOnce;
