@@ -102,6 +102,11 @@ TEST_P(KeptLogits, AreNotThoseThatWouldSpill) {
   request_.scheduling.micro_batches = 2;
   EXPECT_FALSE(chosen(64 * kGiB, spilled).plan.placement.keeps_logits);
   spilled.order = parallel::Order::micro_batch;
+  // While a GPU waits for the copies of spilled activations, it computes the logits again in no time of its own. A faster link ends that.
+  if (GetParam() == Device::Kind::cuda) {
+    EXPECT_FALSE(chosen(64 * kGiB, spilled).plan.placement.keeps_logits) << "keeping them gains nothing";
+    rates_.unit.copy_s /= 100;
+  }
   EXPECT_TRUE(chosen(64 * kGiB, spilled).plan.placement.keeps_logits) << "the head's activations stay";
 }
 
