@@ -20,7 +20,7 @@ class DeviceCopies {
   /// Returns a block's result in memory that the CPU can read. The result may have to be copied for that.
   virtual Tensor hand_out(Tensor made) const = 0;
 
-  /// fetch() and evict() copy the tiles of a Fetch or an Evict of weights or gradients. They return the microseconds of waiting for
+  /// fetch() and evict() copy the tiles of a Fetch or an Evict. They return the microseconds of waiting for
   /// transfers.
   virtual double fetch(const Instruction& i, offload::Blob& from, std::span<std::byte> into) = 0;
   virtual double evict(const Instruction& i, std::span<const std::byte> from, offload::Blob& into) = 0;

@@ -3,8 +3,8 @@
 namespace spillway::parallel {
 
 bool copied_by_gpu(const Instruction& i, const Placement& placement) {
-  const auto& tiers = i.what == What::weights ? placement.parameters : placement.gradients;
-  return i.what != What::activations && tiers[i.group] != Tier::nvme;
+  if (i.what == What::activations) return placement.activations[i.block].tier != Tier::nvme;
+  return (i.what == What::weights ? placement.parameters : placement.gradients)[i.group] != Tier::nvme;
 }
 
 bool only_queued(const Instruction& i, const Plan& plan, const Stepper& stepper) {
@@ -40,7 +40,7 @@ bool only_queued(const Instruction& i, const Plan& plan, const Stepper& stepper)
 
 bool leaves_on_queue(const Instruction& i, const Plan& plan, const Stepper& stepper) {
   if (only_queued(i, plan, stepper)) return false;
-  return i.op == Op::Load || (i.op == Op::Step && stepper.writes_gpu(i.group)) || (i.op == Op::Fetch && i.what != What::activations);
+  return i.op == Op::Load || (i.op == Op::Step && stepper.writes_gpu(i.group)) || i.op == Op::Fetch;
 }
 
 }  // namespace spillway::parallel

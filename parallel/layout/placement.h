@@ -13,6 +13,9 @@ namespace spillway::parallel {
 
 using offload::Tier;
 
+/// The most bytes of a tile in which activations are stored outside the device. The CPU's threads verify tiles of nvme side by side.
+constexpr i64 kActivationTileBytes = i64{1} << 20;
+
 /// States what a block keeps between its forward and its backward, and in which tier. It keeps either all its saved tensors, or, with
 /// `recompute`, only its input, from which the forward is run again (gradient checkpointing).
 struct ActivationPolicy {
@@ -73,11 +76,17 @@ struct Scheduling {
   /// The number of blocks whose gradients stay on the device until their optimizer updates. make_plan raises the number if a higher one
   /// takes no more memory.
   u16 staying_blocks = 1;
-  // for each block: bytes, in whole pages, that one micro-batch stores outside the device (filled in by make_plan)
+  // for each block: bytes, in whole tiles (spilled_tiles()), that one micro-batch stores outside the device (filled in by make_plan)
   std::vector<i64> spilled_bytes;
   /// Holds for each block the bytes of its output for one micro-batch, if another pipeline rank reads the output (filled in by make_plan).
   std::vector<i64> output_bytes;
 
+  /// Returns the number of equal tiles in which the activations of one micro-batch are stored outside the device.
+  i64 spilled_tiles(u16 block) const { return ceil_div(spilled_bytes.at(block), kActivationTileBytes); }
+  /// Returns true if instructions of their own (Evict, Fetch) copy activations to this tier and back, so that other blocks compute
+  /// meanwhile. Otherwise the Forward copies them, and the Backward copies them back. On a CPU, whose cores would have to do both at once,
+  /// this is so for host memory.
+  bool activations_travel(Tier tier) const { return tier == Tier::nvme || (tier == Tier::host && copy_engines); }
   /// Returns, for a single pipeline rank, the largest number of micro-batches whose forward through a block is done and whose backward is
   /// not.
   i64 live_micro_batches() const { return order == Order::vertical ? micro_batches : 1; }

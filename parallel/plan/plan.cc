@@ -64,10 +64,12 @@ void add_resident_rows(Plan& plan) {
 }
 
 void add_spilled_rows(Plan& plan) {
-  i64 disk = 0;
-  for (size_t b = 0; plan.training && b < plan.scheduling.spilled_bytes.size(); ++b)
-    disk += plan.placement.activations[b].tier == Tier::nvme ? plan.live[b] * plan.scheduling.spilled_bytes[b] : 0;
-  add_row(plan, "activations spilled", {0, plan.spill_slab_bytes, disk});
+  std::array<i64, offload::kTiers> bytes{0, plan.spill_slab_bytes, 0};
+  for (size_t b = 0; plan.training && b < plan.scheduling.spilled_bytes.size(); ++b) {
+    const Tier tier = plan.placement.activations[b].tier;
+    if (plan.scheduling.activations_travel(tier)) bytes[static_cast<size_t>(tier)] += plan.live[b] * plan.scheduling.spilled_bytes[b];
+  }
+  add_row(plan, "activations spilled", bytes);
 }
 
 void size_chunks(Plan& plan) {
@@ -180,7 +182,8 @@ void size_gpu(Plan& plan) {
   if (!plan.on_gpu()) return;
   size_passes(plan);
   const auto on_nvme = [&](const std::vector<Tier>& tiers) { return std::ranges::find(tiers, Tier::nvme) != tiers.end(); };
-  if (!on_nvme(plan.placement.parameters) && !(plan.training && on_nvme(plan.placement.gradients))) return;
+  const bool activations = std::ranges::any_of(plan.placement.activations, [](const auto& p) { return p.tier == Tier::nvme; });
+  if (!on_nvme(plan.placement.parameters) && !(plan.training && (activations || on_nvme(plan.placement.gradients)))) return;
   plan.bounce_bytes = kBounceBytes, plan.bounces = kBounces;
   add_row(plan, "between nvme and the GPU", {0, 2 * plan.bounces * plan.bounce_bytes, 0});
 }
@@ -295,7 +298,10 @@ std::vector<i64> spillable_bytes(const PlanRequest& r) {
   for (u16 b = 0; b < blocks; ++b)
     runner.forward({.op = Op::Forward, .block = b, .micro_batch = 0, .recompute = r.placement.activations[b].recompute});
   std::vector<i64> bytes;
-  for (u16 b = 0; b < blocks; ++b) bytes.push_back(round_up(runner.spillable_bytes(b, 0), kPage));
+  for (u16 b = 0; b < blocks; ++b) {
+    const i64 kept = runner.spillable_bytes(b, 0);
+    bytes.push_back(round_up(kept, kPage * std::max<i64>(1, ceil_div(kept, kActivationTileBytes))));  // in tiles of whole pages
+  }
   return bytes;
 }
 

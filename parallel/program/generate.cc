@@ -29,7 +29,7 @@ class Generator {
         head_{layout, placement, scheduling, residency_},
         weights_(head_, order_, slab_),
         gradients_(head_, order_, slab_),
-        activations_(head_, order_, spill_slab_, training),
+        activations_(head_, order_, scheduling.copy_engines ? slab_ : spill_slab_, training),
         messages_(head_, order_, slab_) {}
 
   Program run() {

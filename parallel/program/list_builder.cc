@@ -18,11 +18,12 @@ void ListBuilder::count_bytes(Instruction& i) const {
   const optim::StateFormat& format = scheduling.format;
   i.read_bytes = i.written_bytes = {};
   const auto moves = [](Tier tier) { return tier != Tier::device; };
-  if (i.spill.bytes > 0 && placement.activations[i.block].tier == Tier::host) {
+  if (i.spill.bytes > 0 && !scheduling.activations_travel(placement.activations[i.block].tier)) {
     (i.op == Op::Forward ? i.written_bytes : i.read_bytes)[static_cast<size_t>(Tier::host)] = i.spill.bytes;
   }
   if (i.what == What::activations) {
-    (i.op == Op::Fetch ? i.read_bytes : i.written_bytes)[static_cast<size_t>(Tier::nvme)] = (i.op == Op::Fetch ? i.out : i.in).bytes;
+    const auto tier = static_cast<size_t>(placement.activations[i.block].tier);
+    (i.op == Op::Fetch ? i.read_bytes : i.written_bytes)[tier] = (i.op == Op::Fetch ? i.out : i.in).bytes;
   } else if (i.op == Op::Fetch || i.op == Op::Evict) {
     const GroupResidency& group = residency[i.group];
     const Tier tier = (i.what == What::weights ? group.weights : group.gradients).tier;

@@ -104,9 +104,25 @@ Slot WeightMoves::slot(u16 group, std::vector<u32>& after) const {
   return slots_.at(group);
 }
 
-void GradientMoves::fetch_due(i64 position) {
+void LeavingSlots::add(const Slot& slot, u32 instruction, bool beside) {
+  if (beside && list_.scheduling.copy_engines && list_.scheduling.prefetch > 0) {
+    leaving_.push_back({slot, instruction, position_});
+  } else {
+    slab_.give_up(slot, instruction);
+  }
+}
+
+void LeavingSlots::reach(i64 position) {
   position_ = position;
-  free_left(position);
+  std::erase_if(leaving_, [&](const Leaving& l) {
+    if (l.position + 1 >= position) return false;
+    slab_.give_up(l.slot, l.instruction);
+    return true;
+  });
+}
+
+void GradientMoves::fetch_due(i64 position) {
+  leaving_.reach(position);
   order_.for_due(position, [&](const Compute& c) {
     if (!makes_weight_gradients(c.op) || c.micro_batch == 0) return;
     for (const GroupUse& g : list_.layout.blocks[c.block]) {
@@ -254,27 +270,13 @@ u32 GradientMoves::evict(Key key, u32 after, TileRange tiles) {
   return left(key, list_.add(std::move(evict)));
 }
 
-// Frees the accumulator's device memory after this instruction, which copies the accumulator to another tier. If the copy runs while a
-// GPU computes, it may take as long as the next block's computing, so the memory is freed only for the block after that one.
+// Frees the accumulator's device memory after this instruction, which copies the accumulator to another tier.
 u32 GradientMoves::left(Key key, u32 instruction) {
-  const Scheduling& scheduling = list_.scheduling;
-  if (scheduling.copy_engines && scheduling.prefetch > 0 && list_.residency[key.first].gradients.beside) {
-    leaving_.push_back({slots_.at(key), instruction, position_});
-  } else {
-    slab_.give_up(slots_.at(key), instruction);
-  }
+  leaving_.add(slots_.at(key), instruction, list_.residency[key.first].gradients.beside);
   slots_.erase(key);
   fetched_.erase(key);
   evicted_[key] = instruction;
   return instruction;
-}
-
-void GradientMoves::free_left(i64 position) {
-  std::erase_if(leaving_, [&](const Leaving& l) {
-    if (l.position + 1 >= position) return false;
-    slab_.give_up(l.slot, l.instruction);
-    return true;
-  });
 }
 
 Slot GradientMoves::staying(u16 group) const {
@@ -312,25 +314,37 @@ Slot ActivationMoves::slot(const Compute& c, std::vector<u32>& after) {
 }
 
 void ActivationMoves::computed(const Compute& c, u32 done) {
-  const bool stays = c.op == Op::Forward && policy(c.block).tier == Tier::host;
+  const bool stays = c.op == Op::Forward && !list_.scheduling.activations_travel(policy(c.block).tier);
   if (!spills(c.block) || stays || c.op == Op::BackwardWeight) return;
   const Key key{c.block, c.micro_batch};
   const Slot slot = slots_.at(key);
   if (c.op == Op::Forward) {
-    Instruction evict{.op = Op::Evict, .lane = Lane::store, .what = What::activations, .block = c.block, .micro_batch = c.micro_batch};
+    Instruction evict = move(Op::Evict, Lane::store, key);
     evict.in = slot;
     evict.after = {done};
-    done = evicted_[key] = list_.add(std::move(evict));
+    evicted_[key] = list_.add(std::move(evict));
+    leaving_.add(slot, evicted_[key], true);
+  } else {
+    slab_.give_up(slot, done);
   }
-  slab_.give_up(slot, done);
   slots_.erase(key);
 }
 
+Instruction ActivationMoves::move(Op op, Lane lane, Key key) {
+  const auto [block, micro_batch] = key;
+  Instruction i{.op = op, .lane = lane, .what = What::activations, .block = block, .micro_batch = micro_batch};
+  if (!live_.contains(block)) live_[block] = order_.live(block);
+  const i64 place = micro_batch % live_[block], tiles = list_.scheduling.spilled_tiles(block);
+  i.tiles = {place * tiles, (place + 1) * tiles};
+  return i;
+}
+
 void ActivationMoves::fetch_due(i64 position) {
+  leaving_.reach(position);
   order_.for_due(position, [&](const Compute& c) {
     const Key key{c.block, c.micro_batch};
     if (!makes_input_gradient(c.op) || slots_.count(key) || !evicted_.count(key)) return;
-    Instruction fetch{.op = Op::Fetch, .lane = Lane::load, .what = What::activations, .block = c.block, .micro_batch = c.micro_batch};
+    Instruction fetch = move(Op::Fetch, Lane::load, key);
     fetch.after.push_back(evicted_.at(key));
     fetch.out = slots_[key] = slab_.take(list_.scheduling.spilled_bytes.at(c.block), fetch.after);
     fetched_[key] = list_.add(std::move(fetch));

@@ -40,10 +40,34 @@ class WeightMoves {
   std::map<u16, std::vector<u32>> ready_;
 };
 
+/// Holds slots (planned memory on the device) whose data is on its way to another tier, until they may be used again. If a GPU copies it
+/// while it computes, the copy may take as long as the next block's computing, so the slot is free only for the block after that one.
+class LeavingSlots {
+ public:
+  LeavingSlots(const ListBuilder& list, SlabPlan& slab) : list_(list), slab_(slab) {}
+
+  /// Frees the slot after this instruction, which copies its data; `beside` says that it does so while blocks compute.
+  void add(const Slot& slot, u32 instruction, bool beside);
+  /// Must be called at each position of the computing order, before slots are taken there.
+  void reach(i64 position);
+
+ private:
+  struct Leaving {
+    Slot slot;
+    u32 instruction = 0;
+    i64 position = 0;
+  };
+  const ListBuilder& list_;
+  SlabPlan& slab_;
+  std::vector<Leaving> leaving_;
+  i64 position_ = 0;
+};
+
 /// Moves gradient accumulators. Each block that uses a parameter group has an accumulator for the group's gradients.
 class GradientMoves {
  public:
-  GradientMoves(ListBuilder& list, const ComputingOrder& order, SlabPlan& slab) : list_(list), order_(order), slab_(slab) {}
+  GradientMoves(ListBuilder& list, const ComputingOrder& order, SlabPlan& slab)
+      : list_(list), order_(order), slab_(slab), leaving_(list, slab) {}
 
   /// Fetches the accumulators to which the backward of a later micro-batch adds, ahead of that backward, but not before they were evicted.
   void fetch_due(i64 position);
@@ -78,7 +102,6 @@ class GradientMoves {
   u32 reduce(u16 group, u32 backward);
   u32 evict(Key key, u32 after, TileRange tiles);
   u32 left(Key key, u32 instruction);
-  void free_left(i64 position);
   void receive_tied_uses(const Group& group);
   void add_tied_uses(const Group& group);
 
@@ -90,20 +113,16 @@ class GradientMoves {
   std::map<Key, u32> fetched_, evicted_;
   // for each gradient: the instruction after which it is summed over all micro-batches so far and over the ranks
   std::map<Key, u32> summed_;
-  struct Leaving {
-    Slot slot;
-    u32 instruction = 0;
-    i64 position = 0;
-  };
-  std::vector<Leaving> leaving_;  // slots that a GPU is still copying to other memory, so that they are not free yet
-  i64 position_ = 0;              // the current position in the computing order
+  LeavingSlots leaving_;
 };
 
-/// Moves the data that blocks keep between forward and backward, if it is kept outside the device.
+/// Moves the data that blocks keep between forward and backward, if it is kept outside the device. Where it travels
+/// (Scheduling::activations_travel), it passes through slots of `slab`, into which the Forward copies it and from which the Backward copies
+/// it: with a GPU slots of its memory, otherwise of host memory. Where it does not, it stays in its slot, which is in host memory.
 class ActivationMoves {
  public:
   ActivationMoves(ListBuilder& list, const ComputingOrder& order, SlabPlan& slab, bool training)
-      : list_(list), order_(order), slab_(slab), training_(training) {}
+      : list_(list), order_(order), slab_(slab), leaving_(list, slab), training_(training) {}
 
   void fetch_due(i64 position);
   /// Returns the activation policy that applies to the block. If the last block's backward follows its forward at once, with no other
@@ -112,21 +131,24 @@ class ActivationMoves {
   /// Returns true if this is the last block and the plan says that it keeps its logits. Logits that would have to be offloaded and fetched
   /// again are not kept, because recomputing them is faster.
   bool keeps_logits(u16 block) const;
-  /// Returns the slot (planned memory) outside the device for the block's activations: a Forward writes it and a Backward or
-  /// BackwardInput reads it. Returns an empty slot if the activations stay on the device, as those for a BackwardWeight always do.
+  /// Returns the slot (planned memory) for the block's activations: a Forward writes it and a Backward or BackwardInput reads it. Returns
+  /// an empty slot if the activations stay on the device, as those for a BackwardWeight always do.
   Slot slot(const Compute& c, std::vector<u32>& after);
-  /// Called when `done`, the instruction that computes, has been added. After a Forward, evicts activations that are kept on nvme. After
-  /// a Backward or BackwardInput, frees the slot.
+  /// Called when `done`, the instruction that computes, has been added. After a Forward, evicts activations that travel. After a Backward
+  /// or BackwardInput, frees the slot.
   void computed(const Compute& c, u32 done);
 
  private:
   using Key = std::pair<u16, u16>;  // a pair of block and micro-batch
   bool spills(u16 block) const { return policy(block).tier != Tier::device && list_.scheduling.spilled_bytes.at(block) > 0; }
+  Instruction move(Op op, Lane lane, Key key);
 
   ListBuilder& list_;
   const ComputingOrder& order_;
   SlabPlan& slab_;
+  LeavingSlots leaving_;
   const bool training_;
+  std::map<u16, i64> live_;  // for each block: ComputingOrder::live()
   std::map<Key, Slot> slots_;
   std::map<Key, u32> evicted_, fetched_;
 };

@@ -63,8 +63,8 @@ constexpr bool makes_weight_gradients(Op op) { return op == Op::Backward || op =
 constexpr bool computes_block(Op op) { return op == Op::Forward || makes_input_gradient(op) || makes_weight_gradients(op); }
 
 /// The slabs: large pieces of memory in which the slots (planned memory of instructions) lie. moving: on the device, for weights and
-/// gradients in motion. spill: in host memory, for activations that are kept there between forward and backward or are on their way to or
-/// from nvme.
+/// gradients in motion, and with a GPU for activations in motion. spill: without a GPU, in host memory, for activations that are kept there
+/// between forward and backward or are on their way to or from nvme.
 enum class Slab : u8 { moving, spill };
 constexpr int kSlabs = 2;
 
@@ -87,7 +87,7 @@ struct Instruction {
   u16 block = kNone, group = kNone, bucket = kNone, micro_batch = kNone;
   u8 use = 0;
   u16 peer = kNone;  // the pipeline rank to which a message goes or from which it comes
-  TileRange tiles;   // tiles of the group that are moved, reduced or updated
+  TileRange tiles;   // tiles of the group that are moved, reduced or updated; or tiles of the block's activations
   /// True if a Step or Commit, or a Gather, SendTied or ReceiveTied of new weights, belongs to the update that the previous step
   /// deferred. False if the instruction belongs to this step's own update.
   bool deferred = false;
@@ -98,7 +98,7 @@ struct Instruction {
   /// Backward and BackwardInput, `in` holds what they read (the block's input, or the gradient of its output) if that came from another
   /// rank, and `out` receives the result if the result goes to another rank. `in` and `out` are empty if the data stays on this rank.
   Slot in, out;
-  Slot spill;  // memory outside the device for activations: Forward writes it, Backward and BackwardInput read it
+  Slot spill;  // memory for activations that are kept outside the device: Forward writes it, Backward and BackwardInput read it
   // The slots with the weights of the block that is computed, one for each of its groups in the order of Layout::blocks. 0 bytes: the
   // group is always on the device.
   std::vector<Slot> weights;

@@ -14,7 +14,7 @@ class Moves {
   double evict(const Instruction& i);
 
  private:
-  TileRange activation_tile(const Instruction& i) const;
+  offload::Blob& resting(const Instruction& i) const;
 
   Workplace& work_;
 };

@@ -111,9 +111,11 @@ void ModelState::make_gradients() {
 void ModelState::make_activations() {
   const Scheduling& scheduling = plan_.scheduling;
   for (u16 b = 0; b < scheduling.spilled_bytes.size(); ++b) {
-    if (plan_.placement.activations[b].tier != Tier::nvme || plan_.live[b] * scheduling.spilled_bytes[b] == 0) continue;
+    const Tier tier = plan_.placement.activations[b].tier;
+    const i64 tiles = scheduling.spilled_tiles(b);
+    if (!scheduling.activations_travel(tier) || plan_.live[b] * tiles == 0) continue;
     activations_[b] =
-        make(Tier::nvme, fmt::format("activations of block {}", b), {0, plan_.live[b]}, scheduling.spilled_bytes[b], 1, false);
+        make(tier, fmt::format("activations of block {}", b), {0, plan_.live[b] * tiles}, scheduling.spilled_bytes[b] / tiles, 1, false);
   }
 }
 

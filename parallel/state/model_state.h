@@ -64,7 +64,8 @@ class ModelState {
   offload::Blob& gradients(u16 group, u8 use) { return *gradients_.at({group, use}); }
   /// Returns the optimizer state of the group, or null if the group has none (Plan::has_state).
   offload::Blob* optimizer(u16 group) { return optimizer_[group].get(); }
-  /// Returns the blob on nvme for a block's activations. Each tile of the blob holds the activations of one micro-batch.
+  /// Returns the blob for a block's activations that travel (Scheduling::activations_travel). It has Scheduling::spilled_tiles() tiles for
+  /// each of the Plan::live micro-batches.
   offload::Blob& activations(u16 block) { return *activations_.at(block); }
 
   /// Returns the generation (number of the copy of the state) that readers see. A step writes the next one. In a blob with room for only

@@ -364,13 +364,9 @@ class Table {
 
   void moved(const Instruction& i) {
     const auto off_device = [](const std::array<i64, offload::kTiers>& bytes) { return static_cast<double>(bytes[1] + bytes[2]); };
-    if (computes_block(i.op)) {
-      from_gpu("activations spilled", off_device(i.written_bytes));
-      return to_gpu("activations fetched", off_device(i.read_bytes));
-    }
-    if (i.what == parallel::What::activations) return;  // spilled activations are copied only between host memory and the disk
-    if (i.op == Op::Fetch) to_gpu(i.what == parallel::What::weights ? "weights fetched" : "gradients fetched", off_device(i.read_bytes));
-    if (i.op == Op::Evict) from_gpu("gradients evicted", off_device(i.written_bytes));
+    const std::string what = i.what == parallel::What::gradient ? "gradients" : std::string(to_string(i.what));
+    if (i.op == Op::Fetch) to_gpu(what + " fetched", off_device(i.read_bytes));
+    if (i.op == Op::Evict) from_gpu(what + " evicted", off_device(i.written_bytes));
   }
 
   const Plan& plan_;

@@ -173,7 +173,7 @@ class Enumeration {
     const bool again = order == Order::micro_batch || (on_gpu() && base_.scheduling.sums_each());
     const bool gradients_come_back = on(p.gradients) && micro_batches() > 1 && again;
     const bool gathered = on_gpu() && base_.scheduling.sharding.ranks > 1 && base_.scheduling.sharding.stage == 3;
-    return on(p.parameters) || policy.tier == Tier::nvme || gradients_come_back || gathered;
+    return on(p.parameters) || base_.scheduling.activations_travel(policy.tier) || gradients_come_back || gathered;
   }
 
   std::vector<int> prefetches(const Placement& p, const ActivationPolicy& policy, Order order) const {
@@ -279,7 +279,10 @@ class Enumeration {
       if (t == index(spill)) moved.head[t] += 2 * k * static_cast<double>(activations.spilled);
       moved.tail[t] = static_cast<double>(g[t] - staying[t] + (base_.scheduling.format.update_reads_weight() ? 2 : 1) * w[t] + 2 * s[t]);
     }
-    if (spill != Tier::device) moved.spilled = 2 * k * static_cast<double>(activations.spilled);
+    if (spill != Tier::device) {
+      moved.in += k * static_cast<double>(activations.spilled);
+      moved.out += k * static_cast<double>(activations.spilled);
+    }
     if (p.cache == Tier::host) moved.cache = static_cast<double>(activations.cache);
     if (c.request.adaptive_overlap) c.request.scheduling.deferred_sixteenths = sixteenths_to_defer(c.request, moved);
     c.seconds = on_gpu() ? seconds_beside_gpu(c.request, moved) : seconds_on_cpu(c.request, moved);
@@ -294,8 +297,7 @@ class Enumeration {
     std::array<double, offload::kTiers> head{}, tail{};
     // bytes that the head list copies to the device (in) and from it (out) during computing
     double in = 0, out = 0;
-    double spilled = 0;  // bytes of activations that are spilled and fetched again
-    double cache = 0;    // upper bound of the bytes of keys and values copied to the device
+    double cache = 0;  // upper bound of the bytes of keys and values copied to the device
   };
 
   // Returns the share of the optimizer's updates, in sixteenths, that must be deferred to the next forward
@@ -329,8 +331,8 @@ class Enumeration {
 
   double disk_s(const std::array<double, offload::kTiers>& bytes) const { return rates_.disk_s(bytes[2] / 2, bytes[2] / 2); }
 
-  // Estimates the time of a step on a GPU. Copies in both directions, the disk, the CPU's optimizer updates and computing overlap. Two
-  // things do not overlap: transfers that are not prefetched, and activations, which the computing thread spills itself. Optimizer updates
+  // Estimates the time of a step on a GPU. Copies in both directions, the disk, the CPU's optimizer updates and computing overlap. What
+  // is not prefetched, and keys and values in host memory, do not overlap. Optimizer updates
   // hide behind the backward or forward in which they run. If micro-batches run one after the other, they hide behind that of a single
   // micro-batch.
   double seconds_beside_gpu(const PlanRequest& r, const Moved& moved) const {
@@ -338,7 +340,7 @@ class Enumeration {
     const auto k = static_cast<double>(scheduling.live_micro_batches() == micro_batches() ? 1 : micro_batches());
     const double link = rates_.unit.copy_s, again_s = recomputes(r) ? forward_s_ : 0;
     const double backward_s = training() ? again_s + backward_s_ : 0;
-    const double compute_s = forward_s_ + backward_s + (moved.spilled + moved.cache) * link;
+    const double compute_s = forward_s_ + backward_s + moved.cache * link;
     const double fetched_s = std::max(moved.in * link, disk_s(moved.head)), out_s = moved.out * link;
     const double head_s = fetches_in_time(r) ? std::max({compute_s, fetched_s, out_s}) : std::max(compute_s + fetched_s, out_s);
     if (!training()) return head_s;

@@ -18,17 +18,17 @@ using parallel::OptimizerOverlap;
 using parallel::Tier;
 using parallel::What;
 
-// Counts the transfers of a block's weights (Fetch or Gather) that could overlap the computation of another block.
+// Counts the transfers of what a block needs (Fetch or Gather) that could overlap the computation of another block.
 struct Beside {
   int brought = 0;
   int begun = 0;  // number of these transfers that began before the preceding block was computed
 };
 
-Beside beside(const RunResult& run, Op op) {
+Beside beside(const RunResult& run, Op op, What what = What::weights) {
   const parallel::List& list = run.plan.train.head;
   Beside seen;
   for (size_t n = 0; n < list.size(); ++n) {
-    if (list[n].op != op || list[n].what != What::weights) continue;
+    if (list[n].op != op || list[n].what != what) continue;
     const Instruction *before = nullptr, *reader = nullptr;
     for (const Instruction& i : list) {
       if (!computes_block(i.op)) continue;
@@ -43,6 +43,17 @@ Beside beside(const RunResult& run, Op op) {
     seen.begun += run.head_timings[n].start_us < run.head_timings[static_cast<size_t>(before - list.data())].end_us;
   }
   return seen;
+}
+
+// Returns the share of the time between the start of the first block and the end of the last one in which a block is computed.
+double computes(const RunResult& run) {
+  double begin_us = std::numeric_limits<double>::max(), end_us = 0, busy_us = 0;
+  for (size_t n = 0; n < run.head_timings.size(); ++n) {
+    if (!computes_block(run.plan.train.head[n].op)) continue;
+    const parallel::Timing& t = run.head_timings[n];
+    begin_us = std::min(begin_us, t.start_us), end_us = std::max(end_us, t.end_us), busy_us += t.end_us - t.start_us;
+  }
+  return busy_us / (end_us - begin_us);
 }
 
 // At these rates a block's weights arrive in less time than a block takes to compute.
@@ -79,15 +90,35 @@ TEST_F(GpuOverlap, WithoutPrefetchTheyDoNot) {
   EXPECT_LE(seen.begun, 2) << "while the embedding's backward, which wants no weights, is computed";
 }
 
-// Returns the share of the time between the start of the first block and the end of the last one in which a block is computed.
-double computes(const RunResult& run) {
-  double begin_us = std::numeric_limits<double>::max(), end_us = 0, busy_us = 0;
-  for (size_t n = 0; n < run.head_timings.size(); ++n) {
-    if (!computes_block(run.plan.train.head[n].op)) continue;
-    const parallel::Timing& t = run.head_timings[n];
-    begin_us = std::min(begin_us, t.start_us), end_us = std::max(end_us, t.end_us), busy_us += t.end_us - t.start_us;
+// Counts the evictions of activations that had not ended when the next block began to be computed.
+int evicted_beside(const RunResult& run) {
+  const parallel::List& list = run.plan.train.head;
+  int beside = 0;
+  for (size_t n = 0; n < list.size(); ++n) {
+    if (list[n].op != Op::Evict || list[n].what != What::activations) continue;
+    const auto next =
+        std::find_if(list.begin() + static_cast<std::ptrdiff_t>(n), list.end(), [](const auto& i) { return computes_block(i.op); });
+    if (next == list.end()) continue;
+    beside += run.head_timings[n].end_us > run.head_timings[static_cast<size_t>(next - list.begin())].start_us;
   }
-  return busy_us / (end_us - begin_us);
+  return beside;
+}
+
+// All micro-batches of a block come before the next block, so each block's activations are away for a while.
+TEST_F(GpuOverlap, ActivationsTravelWhileBlocksAreComputed) {
+  RunOptions o = from_host(1);
+  o.parameters = Tier::device;
+  o.activations = Tier::host;
+  o.order = parallel::Order::vertical;
+  const RunResult run = train(o);
+  const Beside seen = beside(run, Op::Fetch, What::activations);
+  EXPECT_GE(seen.brought, 8);
+  EXPECT_EQ(seen.begun, seen.brought);
+  EXPECT_GE(evicted_beside(run), 8);
+  o.prefetch = 0;
+  const RunResult waits = train(o);
+  EXPECT_GT(computes(run), computes(waits)) << "each Forward then waits until the activations of the one before are in host memory";
+  RecordProperty("shares", testing::PrintToString(std::pair(computes(run), computes(waits))));
 }
 
 TEST_F(GpuOverlap, WithPrefetchTheGpuComputesMoreOfTheStep) {

@@ -65,6 +65,20 @@ TEST_F(GpuShares, OneGpuComputesWhileTheHostFeedsItAndSteps) {
   }
 }
 
+// Keeps all activations of four micro-batches in host memory. Before they travelled beside the blocks, the blocks waited for each of them.
+TEST_F(GpuShares, OneGpuComputesWhileActivationsTravel) {
+  request_.sequence_length = 8192;
+  rates_.unit.copy_s = 1 / 50e9;
+  PlacementSettings wishes = all_on(Tier::host);
+  wishes.activations = PlacementWish::whole(Tier::host);
+  wishes.recompute = Recompute::none;
+  wishes.order = parallel::Order::vertical;
+  const double ahead = share(wishes), waits = share(waiting(wishes));
+  RecordProperty("activations", testing::PrintToString(std::pair(ahead, waits)));
+  EXPECT_GE(ahead, 0.9);
+  EXPECT_LE(waits, 0.6);
+}
+
 // Trains with ZeRO-3 on two nodes of two GPUs: each block's weights are gathered from the other three ranks, which get its gradients.
 TEST_F(GpuShares, RanksComputeWhileTheyGather) {
   request_.sequence_length = 4096;
