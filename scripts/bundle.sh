@@ -4,7 +4,8 @@
 # system's are loaded. With nvcc it has code for A100, H100 and H200, and PTX for what comes after.
 #   scripts/bundle.sh [FOLDER]            leaves FOLDER/spillway-VERSION-ARCH.tar.gz (default: build)
 #   scripts/bundle.sh --check [FOLDER]    FOLDER/spillway-check-VERSION-ARCH.tar.xz: with it the tests and benches of GPUs, and gpu_check.sh
-#                                         to run them all on a node that has one, in three commands (docs/gpus.md)
+#                                         to run them on a node that has one (docs/gpus.md); with the Python module for PYTHON (default:
+#                                         python3; name the version that the node has), and with what mends a kernel there (mend.sh)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,9 +25,15 @@ if [ -n "$check" ]; then
   done
 fi
 if [ -z "${SPILLWAY_BUILD:-}" ]; then
-  scripts/setup.sh
+  scripts/setup.sh ${check:+--tests}
   source scripts/steps.sh
-  build bundle "${programs[@]##*/}"
+  if [ -n "$check" ]; then
+    configuring=(-DPython_EXECUTABLE="$(command -v "${PYTHON:-python3}")")
+    ! nvcc --help 2>/dev/null | grep -q -- --compress-mode || configuring+=(-DCMAKE_CUDA_FLAGS=--compress-mode=size)
+    build bundle "${programs[@]##*/}" spillway_python spillway_python_stub spillway_in_package spillway_library
+  else
+    build bundle spillway
+  fi
 fi
 program=$built/spillway
 version=$("$program" --version | awk '{print $2}')
@@ -63,11 +70,31 @@ mkdir -p "$root/share/man/man1" "$root/share/bash-completion/completions"
 "$program" help man >"$root/share/man/man1/spillway.1"
 "$program" help completion >"$root/share/bash-completion/completions/spillway"
 if [ -n "$check" ]; then
-  cp scripts/gpu_check.sh "$root/"
-  cp -r scripts/gpu_check bench/gpu_peers.py tests/expected_skips.txt tests/data "$root/share/"
+  cp scripts/gpu_check.sh scripts/gpu_check/mend.sh "$root/"
+  mkdir -p "$root/share/gpu_check" "$root/share/python_tests"
+  cp scripts/gpu_check/{first,rest,tests,trainings,models}.sh scripts/gpu_check/tables.py "$root/share/gpu_check/"
+  cp -r bench/gpu_peers.py bench/torch_steps.py tests/expected_skips.txt tests/data "$root/share/"
+  cp python/tests/{conftest,test_gpu}.py "$root/share/python_tests/"
   # Of data what tests on a GPU read, and no sources of tests.
   (cd "$root/share/data" && rm -rf tokenizer chat rows documents lora packing generate choices ops cifarnet resnet-tiny pictures gpt2-odd llama-odd llama3rope-tiny {mistral,mistral-window,qwen2,qwen3,gemma2,gemma3-text,phi3,phi3-partial,olmo2,qwen3-moe,mixtral}-tiny)
   find "$root/share/data" -name '*.cc' -delete
+  # What writes down kernels and copies, with CUPTI of the node; what links programs again; the Python module.
+  cuda=$(sed -n 's/^CUDAToolkit_CUPTI_INCLUDE_DIR[^=]*=//p' "$built/CMakeCache.txt")
+  if [ -e "$cuda/cupti.h" ]; then
+    "${CXX:-c++}" -std=c++20 -O2 -shared -fPIC -fvisibility=hidden -static-libstdc++ -static-libgcc -isystem "$cuda" \
+      -o "$root/lib/libkernel_times.so" scripts/gpu_check/kernel_times.cc
+  else
+    echo "bundle: no kernel times in the archive: expected cupti.h in CUDA's headers, got none in ${cuda:-(no CUDA)}" >&2
+  fi
+  if grep -q '^CMAKE_CUDA_COMPILER:' "$built/CMakeCache.txt"; then
+    python3 scripts/bundle/mend_parts.py "$built" "$root/share/mend" spillway tests/test_device tests/test_kernels tests/test_optim
+  fi
+  if SPILLWAY_BUILD=$built scripts/wheel.sh "$stage/wheel" >/dev/null; then
+    python3 -m zipfile -e "$stage"/wheel/*.whl "$root/share/python" && chmod +x "$root"/share/python/spillway/bin/*
+    basename "$stage"/wheel/*.whl | cut -d- -f3- | sed 's/\.whl//' >"$root/share/python/for"
+  else
+    echo "bundle: no Python module in the archive, see above" >&2
+  fi
   git describe --always --dirty --match '' >"$root/share/revision" 2>/dev/null || echo unknown >"$root/share/revision"
 fi
 
@@ -83,8 +110,8 @@ MODULE
 cp packaging/spillway.def "$root/share/"
 
 archive=$out/$name.tar.gz pack=(gzip -9)
-# The tests' programs have most of their bytes in common: a dictionary that reaches from one to the next leaves a quarter of them.
-[ -z "$check" ] || archive=$out/$name.tar.xz pack=(xz --lzma2=preset=1,dict=192MiB)
+# The tests' programs have most of their bytes in common: with a dictionary that holds all of them a twelfth is left (4 GiB, some minutes).
+[ -z "$check" ] || archive=$out/$name.tar.xz pack=(xz --lzma2=preset=4,dict=384MiB)
 tar -C "$stage" --owner=0 --group=0 --sort=name -cf - "$name" | "${pack[@]}" >"$archive.part"
 mv "$archive.part" "$archive"
 echo "$archive: $(du -h "$archive" | cut -f1)"

@@ -1,69 +1,80 @@
 #!/usr/bin/env bash
-# Checks Spillway on a node with a GPU, without root and without network, by three commands of at most nine minutes. Each is of use alone;
-# together they make one report. Lies in the archive of `scripts/bundle.sh --check`; unpack that anywhere and run
-#   ./gpu_check.sh tests [FOLDER]       every test that needs a GPU, selftest, NVIDIA's compute-sanitizer
-#   ./gpu_check.sh trainings [FOLDER]   short trainings, on the GPU and spilled, nsys's table of kernels, the benches
-#   ./gpu_check.sh peers [FOLDER]       PyTorch beside ours, ncu on one block of each direction
-# FOLDER (default: gpu_check.out) gets report.md and gpu_check.tar.gz, which is the report and all logs; nothing is written elsewhere. Where
-# each command has a node of its own, unpack the archive of one in the folder of the next.
+# Checks Spillway on a node with a GPU, without root and without network. Lies in the archive of `scripts/bundle.sh --check`; unpack that
+# anywhere and run
+#   ./gpu_check.sh first [FOLDER]    420 s: for a first contact with a borrowed GPU. Stops if the most basic tests fail
+#   ./gpu_check.sh rest [FOLDER]     540 s: all other tests, NVIDIA's tools over all kernels, PyTorch beside, kernels one by one
+# FOLDER (default: gpu_check.out) gets two files, report.md and gpu_check.tar.gz (the report and all logs). Both are written anew after each
+# row, so that they are there whenever the check is ended. Everything else is written to work/ beside this script.
 #
-# Each step has a time of its own, after which it is ended: a hang costs no other step. All are run whatever fails, and the report is there
-# after each. A step is ok, slow (right, but below what is promised of its speed), cut short, absent (what it needs is not on this node), or
-# FAILED. Exit status: 0 all are ok or slow; 1 one failed; 3 none failed, but one is absent or cut short; 2 wrong usage.
-# GPU_CHECK_TINY=SECONDS: sizes that an emulated GPU does, and so many seconds instead of 540, of which each step has its share.
+# A step is ok, slow (right, but below what is promised of its speed), cut short, absent (what it needs is not on this node), FAILED, or
+# looked (it says more about a failure above). Exit status: 0 all are ok, slow or looked; 1 one failed; 3 none failed, but one is absent or
+# cut short; 2 wrong usage.
+#
+# Each step has seconds of its own in a time table, so that a step that hangs takes none from those behind it. What earlier steps left over
+# is added, up to as much again. GPU_CHECK_SECONDS=N: N seconds in all, shared out alike. GPU_CHECK_TINY=1: sizes that an emulated GPU does.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-parts=(tests trainings peers)
 part=${1-} out=${2:-gpu_check.out}
-if [[ " ${parts[*]} " != *" ${part:--} "* ]] || [[ $out == -* ]] || [ $# -gt 2 ]; then
-  echo "usage: gpu_check.sh tests|trainings|peers [FOLDER]" >&2
+case $part in
+  first) nominal=420 ;;
+  rest) nominal=540 ;;
+  *) nominal="" ;;
+esac
+if [ -z "$nominal" ] || [[ $out == -* ]] || [ $# -gt 2 ]; then
+  echo "usage: gpu_check.sh first|rest [FOLDER]" >&2
   exit 2
 fi
+total=${GPU_CHECK_SECONDS:-$nominal} tiny=${GPU_CHECK_TINY-}
 if [ ! -x "$here/bin/spillway" ] || [ ! -e "$here/share/gpu_check/tables.py" ]; then
   echo "gpu_check.sh: bin/spillway and share/gpu_check are not beside it: run it in the unpacked archive of scripts/bundle.sh --check" >&2
   exit 2
 fi
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
-if [ -n "$(ls -A "$out")" ] && [ ! -e "$out/.gpu_check" ] && [ ! -e "$out/report.md" ]; then
-  echo "gpu_check.sh: $out holds what is not mine: name a new folder, or one of an earlier check" >&2
+if [ -e "$out/report.md" ] && [ "$(head -n 1 "$out/report.md")" != "# Spillway on a GPU" ]; then
+  echo "gpu_check.sh: expected no report.md in $out but an earlier check's, got another one: name another folder" >&2
   exit 2
 fi
-logs=$out/logs/$part
-rm -rf "$logs" "$out"/{runs,tmp,cache}
-mkdir -p "$logs" "$out"/{runs,tmp,cache} && touch "$out/.gpu_check" "$logs/clocks.csv" || exit 2
-export LC_ALL=C TMPDIR=$out/tmp XDG_CACHE_HOME=$out/cache CUDA_CACHE_PATH=$out/cache/cuda TORCHINDUCTOR_CACHE_DIR=$out/cache/inductor
-export TRITON_CACHE_DIR=$out/cache/triton PYTHONDONTWRITEBYTECODE=1 SPILLWAY_TEST_DATA=$here/share/data
-tiny=${GPU_CHECK_TINY-}
+work=$here/work/$part
+logs=$work/logs runs=$work/runs
+rm -rf "$work"
+mkdir -p "$logs" "$runs" "$work"/{tmp,cache} && touch "$logs/clocks.csv" || exit 2
+export LC_ALL=C TMPDIR=$work/tmp XDG_CACHE_HOME=$work/cache CUDA_CACHE_PATH=$work/cache/cuda TORCHINDUCTOR_CACHE_DIR=$work/cache/inductor
+export TRITON_CACHE_DIR=$work/cache/triton PYTHONDONTWRITEBYTECODE=1 SPILLWAY_TEST_DATA=$here/share/data
 [ -z "$tiny" ] || export SPILLWAY_BENCH_TINY=1
 # NVIDIA's libraries may be there with PyTorch alone, or where nobody told the loader.
 for folder in $(timeout 20 python3 -c 'import sys; print("\n".join(p + "/nvidia/*/lib" for p in sys.path if p))' 2>/dev/null) \
-  "${CUDA_HOME:-/usr/local/cuda}/lib64" /usr/local/cuda-*/lib64 ${CONDA_PREFIX:+"$CONDA_PREFIX/lib"}; do
+  "${CUDA_HOME:-/usr/local/cuda}"/{lib64,extras/CUPTI/lib64} /usr/local/cuda-*/{lib64,extras/CUPTI/lib64} \
+  ${CONDA_PREFIX:+"$CONDA_PREFIX/lib"}; do
   for libraries in $folder; do [ ! -d "$libraries" ] || LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$libraries; done
 done
 export LD_LIBRARY_PATH=${LD_LIBRARY_PATH-}
 
 # ---- steps and the report
 rows=() details=() failed=() missing=() facts="" ended="" gpu="" no_gpu="" running="" sampling=""
-status=0 took=0 log="" command="" first_sample=0 last_sample=0
+status=0 took=0 log="" command="" first_sample=0 last_sample=0 planned=0 has=0
 trap 'kill $running $sampling 2>/dev/null; report; exit 130' INT TERM
 trap 'kill $sampling 2>/dev/null' EXIT
-# What a step of so many seconds has: its share of a tiny check, and never more than is left of the whole.
-seconds_of() {
-  local has=$(($1 * ${tiny:-540} / 540)) left=$((${tiny:-540} - 8 - SECONDS))
+# So many seconds of the whole, where that is shorter or longer than planned.
+scaled() { echo $((($1 * total + nominal - 1) / nominal)); }
+# turn SECONDS: the next of the time table; $has is then what it may take.
+turn() {
+  planned=$((planned + $1))
+  local most left=$((total - 4 - SECONDS))
+  most=$(scaled $((2 * $1)))
+  has=$(($(scaled $planned) - SECONDS))
+  [ $has -le "$most" ] || has=$most
   [ $has -ge 1 ] || has=1
   [ $has -le $left ] || has=$left
-  echo $has
 }
 samples() { wc -l <"$logs/clocks.csv"; }
 
-# attempt SECONDS NAME COMMAND...: runs it for so long, with its output in $log; its status is in $status, 124 where it was ended.
+# attempt NAME COMMAND...: runs it for $has seconds, with its output in $log; its status is in $status, 124 where it was ended.
 attempt() {
-  local begin=$SECONDS has
-  has=$(seconds_of "$1")
-  log=$logs/${2//[^A-Za-z0-9.-]/_}.log command=${*:3} first_sample=$(samples) status=124
-  echo "$2 ($has s): $command" >>"$logs/commands.txt"
+  local begin=$SECONDS
+  log=$logs/${1//[^A-Za-z0-9.-]/_}.log command=${*:2} first_sample=$(samples) status=124
+  echo "$1 ($has s): $command" >>"$logs/commands.txt"
   if [ "$has" -ge 1 ]; then
-    timeout -k 5 "$has" "${@:3}" >"$log" 2>&1 </dev/null &
+    timeout -k 5 "$has" "${@:2}" >"$log" 2>&1 </dev/null &
     running=$!
     wait $running
     status=$?
@@ -78,18 +89,18 @@ attempt() {
 # row NAME OUTCOME: what came of the last attempt; FAILED ones show their log's end.
 row() {
   local shown=${command//$here\//} clocks="– | –" said
-  shown=${shown//$out/OUT}
+  shown=${shown//work\/$part\//WORK/}
   if [ "$last_sample" -gt "$first_sample" ]; then
     clocks=$(tables clocks "$logs/clocks.csv" "$first_sample" "$last_sample") || clocks="– | –"
   fi
-  rows+=("| $1 | $2 | $took | $clocks | \`${shown:0:400}\` |")
+  rows+=("| $1 | ${2//|//} | $took | $clocks | \`${shown:0:400}\` |")
   printf '%4d s  %-34s %s\n' $SECONDS "$1" "${2:0:120}"
   case $2 in
-    ok*|slow*) ;;
+    ok*|slow*|looked*) ;;
     "cut short"*|absent*) missing+=("$1") ;;
     *)
       failed+=("$1")
-      said=$(tail -n 60 "$log")
+      said=$(tail -n 40 "$log")
       [ -z "$said" ] || detail "$1: the end of its log" "$said"
       ;;
   esac
@@ -108,25 +119,16 @@ counts() {
   echo "${#rows[@]} steps, ${#failed[@]} failed, $(count_of absent) absent, $(count_of 'cut short') cut short, $(count_of slow) slow"
 }
 
-# This part's page, and all parts as one. A part that is under way has not come to its end, whatever has become of it.
+# Writes report.md and the archive. A check that is under way has not come to its end, whatever has become of it.
 report() {
-  local each
   {
-    echo "## $part: $(counts), $SECONDS s${ended:- so far: FAILED, it has not come to its end}"
+    printf '# Spillway on a GPU\n\n'
+    echo "gpu_check.sh $part: $(counts), $SECONDS s of $total${ended:- so far: FAILED, it has not come to its end}"
     printf '\n%s\n\n| step | outcome | s | SM clock, median | power, mean | command |\n|---|---|---|---|---|---|\n' "$facts"
     printf '%s\n' "${rows[@]}" '' "${details[@]}"
-  } >"$logs/part.md"
-  {
-    echo "# Spillway on a GPU"
-    echo
-    for each in "${parts[@]}"; do
-      if [ -e "$out/logs/$each/part.md" ]; then
-        cat "$out/logs/$each/part.md"
-      else
-        printf '## %s: absent, not run: gpu_check.sh %s\n\n' "$each" "$each"
-      fi
-    done
-  } >"$out/report.md"
+  } >"$work/report.md"
+  cp "$work/report.md" "$out/report.md"
+  tar -C "$work" -czf "$work/tmp/packed" report.md logs && mv "$work/tmp/packed" "$out/gpu_check.tar.gz"
 }
 
 outcome() {
@@ -140,7 +142,8 @@ outcome() {
 
 # step SECONDS NAME COMMAND...: something that succeeds or fails.
 step() {
-  attempt "$@"
+  turn "$1"
+  attempt "${@:2}"
   row "$2" "$(outcome)"
 }
 # Whether there is no GPU for the step NAME of COMMAND, and if so its row.
@@ -150,16 +153,13 @@ without_gpu() {
 gpu_step() { without_gpu "$2" "${*:3}" || step "$@"; }
 # tool NAME: where it is, of CUDA's or of a folder of its own.
 tool() {
-  command -v "$1" || ls -d /usr/local/cuda*/bin/"$1" /opt/nvidia/nsight-{compute,systems}/*/"$1" /opt/nvidia/nsight-systems/*/bin/"$1" \
-    /opt/nvidia/nsight-systems-cli/*/bin/"$1" 2>/dev/null | head -n 1
+  command -v "$1" || ls -d /usr/local/cuda*/bin/"$1" /opt/nvidia/nsight-compute/*/"$1" 2>/dev/null | head -n 1
 }
-column() { sed -n "s/.*\"$2\":\([-0-9.e+]*\).*/\1/p" "$out/runs/$1/metrics.jsonl" 2>/dev/null; }
-# Of the steps after the second.
-median() { column "$1" "$2" | tail -n +3 | sort -g | awk '{v[NR] = $1} END {if (NR) print v[int((NR + 1) / 2)]}'; }
 
 # ---- what this is and where
 report
-attempt 20 "find a GPU" "$here/bin/test_device" --gtest_color=no --gtest_filter=DeviceQuery.DescribesEveryGpu
+turn 10
+attempt "find a GPU" "$here/bin/test_device" --gtest_color=no --gtest_filter=DeviceQuery.DescribesEveryGpu
 if [ $status -ne 0 ]; then
   # It cannot be used (the driver is older than 580, say), or the program cannot run here.
   gpu=yes && row "find a GPU" "$(outcome)"
@@ -173,41 +173,44 @@ else
     row "find a GPU" "absent: ${no_gpu:=the test says nothing of it}"
   fi
 fi
-revision=$(cat "$here/share/revision" 2>/dev/null || echo unknown)
-version=$(timeout 20 "$here/bin/spillway" --version | head -n 1)
+turn 10
 facts=$(
+  asked() { timeout 20 nvidia-smi --query-gpu="$1" --format=csv,noheader 2>/dev/null | paste -sd';' | grep . || echo "nvidia-smi says nothing of it"; }
   system=$(. /etc/os-release 2>/dev/null && echo "$PRETTY_NAME")
   memory=$(awk '/MemTotal/ {printf "%.0f GiB", $2 / 1048576}' /proc/meminfo)
-  asked=name,driver_version,memory.total,clocks.max.sm,clocks.max.mem,power.limit
+  processor=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
   asks='import torch; print(torch.__version__, "with CUDA", torch.version.cuda, "and cuDNN", torch.backends.cudnn.version())'
-  torch=$(timeout 40 python3 -c "$asks" 2>&1 | tail -n 1)
-  echo "- archive: $version, revision $revision; $(date -u +%FT%TZ)${tiny:+; tiny sizes, $tiny s}"
-  echo "- node: $(uname -sr), $system, $(nproc) cores, $memory"
-  echo "- GPU: $(timeout 20 nvidia-smi --query-gpu=$asked --format=csv,noheader 2>/dev/null | paste -sd';' | grep . ||
-    echo "nvidia-smi is not there or found none")"
+  torch=$(timeout 15 python3 -c "$asks" 2>&1 | tail -n 1)
+  version=$(timeout 20 "$here/bin/spillway" --version | head -n 1)
+  echo "- archive: $version, revision $(cat "$here/share/revision" 2>/dev/null || echo unknown); $(date -u +%FT%TZ)${tiny:+; tiny sizes}"
+  echo "- node: $(uname -sr), $system, ${processor:-unknown processor}, $(nproc) cores, $memory; in $work: $(df -Ph "$work" | awk 'NR == 2 {print $4 " free on " $1}')"
+  echo "- GPU: $(asked name,driver_version,memory.total,clocks.max.sm,clocks.max.mem,power.limit)"
+  echo "- PCIe, generation and lanes at their most and now: $(asked pcie.link.gen.max,pcie.link.width.max,pcie.link.gen.current,pcie.link.width.current)"
   cuda=$(timeout 20 nvidia-smi 2>/dev/null | sed -n 's/.*CUDA[^:]*Version: *\([0-9.]*\).*/\1/p')
   echo "- CUDA that the driver takes: ${cuda:-unknown}"
-  for each in compute-sanitizer nsys ncu; do
+  for each in nvcc compute-sanitizer ncu; do
     path=$(tool $each)
-    echo "- $each: ${path:-none}${path:+, $(timeout 20 "$path" --version 2>&1 | grep -i version | head -n 1)}"
+    echo "- $each: ${path:-none}${path:+, $(timeout 20 "$path" --version 2>&1 | grep -iE 'version|release' | head -n 1)}"
   done
   echo "- PyTorch: ${torch:-none}"
 )
-echo "Spillway of $revision: ${no_gpu:-there is a GPU}"
+echo "${no_gpu:-there is a GPU}"
 
 # Clocks, power and what holds them down, four times a second.
 watched=${CUDA_VISIBLE_DEVICES-} watched=${watched%%,*} watched=${watched:-0}
 ask=timestamp,clocks.sm,clocks.mem,power.draw,temperature.gpu
 for reasons in ,clocks_event_reasons.active ,clocks_throttle_reasons.active ""; do
-  if timeout 20 nvidia-smi --id="$watched" --query-gpu=$ask$reasons --format=csv,noheader,nounits >"$out/tmp/sample" 2>/dev/null; then
+  if timeout 20 nvidia-smi --id="$watched" --query-gpu=$ask$reasons --format=csv,noheader,nounits >"$work/tmp/sample" 2>/dev/null; then
     nvidia-smi --id="$watched" --query-gpu=$ask$reasons --format=csv,noheader,nounits -lms 250 >"$logs/clocks.csv" 2>/dev/null &
     sampling=$!
     break
   fi
 done
-step 30 doctor "$here/bin/spillway" doctor
+step 5 doctor "$here/bin/spillway" doctor
 detail "doctor" "$(cat "$log")"
 
+source "$here/share/gpu_check/tests.sh"
+source "$here/share/gpu_check/trainings.sh"
 source "$here/share/gpu_check/$part.sh"
 
 # ---- the end
@@ -215,12 +218,10 @@ if [ -z "$sampling" ]; then said="absent: no nvidia-smi that answers"
 elif said=$(tables clocks "$logs/clocks.csv" 0 -1); then said="ok, ${said/ |/,} ($(samples) samples)"
 else said="FAILED: $said"
 fi
-judged "clocks and power" "$said" "nvidia-smi -lms 250"
 kill $sampling 2>/dev/null
 sampling="" ended=" "
-report
-rm -rf "$out"/{tmp,cache,runs}
-tar -C "$out" -czf "$out/gpu_check.tar.gz" report.md logs || failed+=("the archive")
-echo "gpu_check $part: $(counts), $SECONDS s; $out/report.md"
+judged "clocks and power" "$said" "nvidia-smi -lms 250"
+rm -rf "$work"/{tmp,cache,runs}
+echo "gpu_check $part: $(counts), $SECONDS s, by the time table $planned of $nominal; $out/report.md"
 [ ${#failed[@]} -eq 0 ] || { printf 'failed: %s\n' "${failed[@]}"; exit 1; }
 [ ${#missing[@]} -eq 0 ] || { printf 'not done: %s\n' "${missing[@]}"; exit 3; }

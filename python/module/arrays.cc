@@ -40,12 +40,16 @@ nb::dlpack::dtype dlpack_type(DType dtype) {
   }
 }
 
-// Returns the Python object that keeps the storage alive while another program uses the memory.
-nb::object owner_of(const Tensor& t) {
-  return nb::capsule(new std::shared_ptr<Storage>(t.storage()), [](void* p) noexcept {
-    const std::unique_ptr<std::shared_ptr<Storage>> owned(static_cast<std::shared_ptr<Storage>*>(p));
-    settle((*owned)->device());
-  });
+// Returns the Python object that keeps the storage alive while another program uses the memory. If that uses it on other queues of the GPU
+// than ours, on which the memory is released in order, they are waited for at the end.
+nb::object owner_of(const Tensor& t, Settle at_its_end = Settle::all) {
+  const auto release = [](void* p) noexcept { delete static_cast<std::shared_ptr<Storage>*>(p); };
+  const auto wait_and_release = [](void* p) noexcept {
+    settle((*static_cast<std::shared_ptr<Storage>*>(p))->device(), Settle::all);
+    delete static_cast<std::shared_ptr<Storage>*>(p);
+  };
+  auto* const owned = new std::shared_ptr<Storage>(t.storage());
+  return at_its_end == Settle::all ? nb::capsule(owned, wait_and_release) : nb::capsule(owned, release);
 }
 
 template <class Kind>
@@ -72,10 +76,16 @@ nb::object to_numpy(const Array& self) {
 
 nb::object to_dlpack(const Array& self, const nb::kwargs& how) {
   const Tensor t = readable(self);
-  const nb::object array = exported<nb::array_api>(t, owner_of(t));
-  // the program that reads the memory may use any queue of the GPU, so all its work must be done
-  if (t.device().is_cuda()) wait_for_gpu(t.device());
-  return array.attr("__dlpack__")(**how);
+  // The reader's stream, as the Python array API standard numbers them: 1 is the default stream, which is ours, and -1 one that the reader
+  // orders itself. A reader that names none may use any, so all work must be done.
+  std::optional<i64> stream;
+  if (how.contains("stream") && !how["stream"].is_none()) stream = Whole::read(how["stream"]);
+  const bool of_ours = stream == 1 || stream == 0;
+  if (t.device().is_cuda()) {
+    if (!stream) wait_for_gpu(t.device());
+    if (stream && !of_ours && *stream != -1) let_follow_common_queue(t.device(), reinterpret_cast<CUstream_st*>(*stream));
+  }
+  return exported<nb::array_api>(t, owner_of(t, of_ours ? Settle::ours : Settle::all)).attr("__dlpack__")(**how);
 }
 
 // Returns read(t) for a tensor of one element; `t` is in host memory.

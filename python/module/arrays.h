@@ -30,6 +30,10 @@ Device device_of_array(const nb::object& array);
 std::vector<Array> arrays_in(const nb::object& given, const char* argument);
 /// Copies ids or classes, given as whole numbers of any type, to an int32 tensor in host memory.
 Tensor whole_numbers(const nb::object& array, const char* argument);
+/// Throws Error(data) if an id is not in [0, rows) or a target that counts is not below `classes`, as kernels on the CPU do. A GPU's
+/// kernels cannot: they give NaN. Numbers in a GPU's memory, as in the forward of a block, are not looked at.
+void check_ids(const Tensor& ids, i64 rows);
+void check_targets(const Tensor& targets, i64 classes, i64 ignored = -1);
 /// Returns the values of a tensor, for other programs to read. This is the tensor itself or, in the forward of a block, a copy in host
 /// memory that outlives the forward. Must be called under the GIL. Throws Error(usage) in a forward that runs without values.
 Tensor readable(const Array& array);

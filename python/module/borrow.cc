@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -25,7 +26,7 @@ class Held {
  public:
   Held(Any array, Device device) : array_(new Any(std::move(array))), device_(device) {}
   ~Held() {
-    settle(device_);
+    settle(device_, Settle::ours);
     drop_in_python([array = array_] { delete array; });
   }
   Held(const Held&) = delete;
@@ -36,8 +37,26 @@ class Held {
   const Device device_;
 };
 
+// Returns what is asked for through DLPack: the array itself, or, of one on a GPU, its capsule, for which its program makes CUDA's default
+// stream, which is ours, follow the work that computes the array ("Python array API standard, __dlpack__: stream"). An array whose program
+// knows no streams is asked without one, and all of the GPU's work is waited for.
+nb::object ordered(const nb::object& array) {
+  const Device device = device_of_array(array);
+  if (!device.is_cuda() || nb::isinstance<Array>(array)) return array;
+  constexpr int default_stream = 1;
+  try {
+    return array.attr("__dlpack__")(nb::arg("stream") = default_stream);
+  } catch (const nb::python_error& error) {
+    if (!error.matches(PyExc_TypeError)) throw;
+  }
+  const Running running(device);  // throws an error if this process cannot use the array's GPU
+  wait_for_gpu(device);
+  return array;
+}
+
 // Imports the array through DLPack, with a single request, because a DLPack capsule can be read only once.
-Any import(const nb::object& array, const char* argument) {
+Any import(const nb::object& given, const char* argument) {
+  const nb::object array = ordered(given);
   Any found;
   if (nb::try_cast(array, found)) return found;
   throw WrongType(std::string(argument) +
@@ -48,7 +67,7 @@ Any import(const nb::object& array, const char* argument) {
 // wrong.
 nb::ndarray<> import_writable(const nb::object& array, const char* argument) {
   nb::ndarray<> found;
-  if (nb::try_cast(array, found)) return found;
+  if (nb::try_cast(ordered(array), found)) return found;
   static_cast<void>(import(array, argument));
   throw WrongValue(std::string(argument) + ": expected a writable array, got a read-only one: copy it with spillway.tensor()");
 }
@@ -290,8 +309,8 @@ Tensor borrow(const nb::object& array, const char* argument) {
         std::string(argument) +
         ": expected elements at addresses that are multiples of their size, got a misaligned array: copy it with spillway.tensor()");
   if (device.is_cuda()) {
-    const Running running(device);  // throws an error if this process cannot use the array's GPU
-    wait_for_gpu(device);           // waits because the array may have been computed on any queue of the GPU
+    const Running running(device);                                       // throws an error if this process cannot use the array's GPU
+    if (!nb::hasattr(array, "__dlpack_device__")) wait_for_gpu(device);  // a capsule, made for a stream that is not known here
   }
   return kept_view(std::move(found), argument);
 }
@@ -356,6 +375,26 @@ Tensor whole_numbers(const nb::object& array, const char* argument) {
   gather(found, width, packed.data());
   narrow_any(found.dtype(), packed, to.span<i32>(), argument);
   return to;
+}
+
+void check_ids(const Tensor& ids, i64 rows) {
+  if (ids.device() != Device::cpu() || !ids.is_contiguous()) return;
+  const auto all = ids.span<i32>();
+  const auto wrong = std::ranges::find_if(all, [rows](i32 id) { return id < 0 || id >= rows; });
+  if (wrong == all.end()) return;
+  throw Error(ErrorCode::data, "[embedding] id " + std::to_string(*wrong) + " at position " + std::to_string(wrong - all.begin()) +
+                                   " (positions are counted from 0) is outside the table of " + std::to_string(rows) +
+                                   " rows: check that the tokenizer belongs to the model");
+}
+
+void check_targets(const Tensor& targets, i64 classes, i64 ignored) {
+  if (targets.device() != Device::cpu() || !targets.is_contiguous()) return;
+  const auto all = targets.span<i32>();
+  const auto wrong = std::ranges::find_if(all, [=](i32 target) { return target >= classes && target != ignored; });
+  if (wrong == all.end()) return;
+  throw Error(ErrorCode::data, "[cross_entropy] target " + std::to_string(*wrong) + " of row " + std::to_string(wrong - all.begin()) +
+                                   " (rows are counted from 0) is not below the number of classes, " + std::to_string(classes) +
+                                   ": check that the tokenizer belongs to the model");
 }
 
 }  // namespace spillway::python

@@ -112,6 +112,7 @@ MicroBatch Model::batch_of(const nb::object& input) const {
   const Tensor tokens = whole_numbers(input, "tokens");
   check_rank("tokens", tokens, 2, "[B, T]");
   if (tokens.elems() == 0) throw WrongValue("tokens: expected at least one token, got shape " + to_string(tokens.shape()));
+  check_ids(tokens, config_.vocabulary);
   const Running running(Device::cpu(), tokens.bytes() >= kLongBytes);
   MicroBatch batch = nn::empty_batch(model, tokens.size(0), tokens.size(1));
   copy_span<i32>(tokens, batch.tokens_BT);
@@ -132,6 +133,7 @@ void Model::set_targets(MicroBatch& batch, const nb::object& targets) const {
                        to_string(given.shape()));
     copy_span<i32>(given, batch.targets_BT);
   }
+  check_targets(batch.targets_BT, config_.vocabulary);
   for (const i32 target : batch.targets_BT.span<i32>()) batch.counted_targets += target >= 0;
   if (batch.counted_targets == 0)
     throw WrongValue("targets: expected at least one target of 0 or above, because only such targets contribute to the loss, got none");

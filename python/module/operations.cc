@@ -206,6 +206,7 @@ void bind_layers(const Home& home) {
       "embedding",
       [](const Numbers& ids, const Given& weight) {
         const Tensor numbers = whole_numbers(ids, "ids");
+        if (weight.value().rank() == 2) check_ids(numbers, weight.value().size(0));
         return apply([&](const Variable& w) { return ops::embedding(brought_here(numbers), w); }, weight);
       },
       nb::arg("ids"), nb::arg("weight"), "The rows of weight[V, C] that ids[...] name, each in [0, V): [..., C].");
@@ -271,6 +272,7 @@ void bind_losses(nb::module_& m) {
         ops::ClassLossOptions options;
         options.reduction = reduction_of(reduction), options.ignored = ignore_index.small(), options.label_smoothing = label_smoothing;
         const Tensor classes = whole_numbers(targets, "target");
+        if (logits.value().rank() > 0) check_targets(classes, logits.value().size(logits.value().rank() - 1), options.ignored);
         return apply([&](const Variable& x) { return ops::cross_entropy(x, brought_here(classes), options); }, logits);
       },
       nb::arg("input"), nb::arg("target"), nb::arg("reduction") = "mean", nb::arg("ignore_index") = -100, nb::arg("label_smoothing") = 0.0,
@@ -281,6 +283,7 @@ void bind_losses(nb::module_& m) {
         ops::ClassLossOptions options;
         options.reduction = reduction_of(reduction);
         const Tensor classes = whole_numbers(targets, "target");
+        if (x.value().rank() > 0) check_targets(classes, x.value().size(x.value().rank() - 1));
         return apply([&](const Variable& v) { return ops::nll_loss(v, brought_here(classes), options); }, x);
       },
       nb::arg("input"), nb::arg("target"), nb::arg("reduction") = "mean", "The loss of log-probabilities[..., V] for classes[...].");

@@ -11,6 +11,7 @@
 
 #include "eager/checks.h"
 #include "eager/optimizer.h"
+#include "eager/square_sum.h"
 #include "kernels/elementwise/elementwise.h"
 #include "optim/norm.h"
 #include "python/module/arrays.h"
@@ -291,15 +292,15 @@ double clip(const std::vector<Array>& parameters, double max_norm) {
   if (!(max_norm >= 0)) throw WrongValue("max_norm: expected a number of 0 or above, got " + std::to_string(max_norm));
   if (parameters.empty()) return 0;
   const Running running(parameters.front().value().device(), true);
-  double squares = 0;
+  std::vector<Tensor> gradients;
   for (const Array& each : parameters) {
     const Tensor gradient = each.gradient();
     if (!gradient.defined()) continue;
     if (gradient.device() != Stream::current().device)
       throw WrongValue("parameters: expected all gradients on one device, got gradients on several");
-    for (const double value : values_of(gradient)) squares += value * value;
+    gradients.push_back(gradient.is_contiguous() && gradient.dtype() != DType::f16 ? gradient : converted(gradient, DType::f32));
   }
-  const double norm = std::sqrt(squares), factor = max_norm == 0 ? 0 : optim::clip_factor(norm, max_norm);
+  const double norm = std::sqrt(eager::square_sum(gradients)), factor = max_norm == 0 ? 0 : optim::clip_factor(norm, max_norm);
   if (factor == 1) return norm;
   for (const Array& each : parameters) {
     if (!each.leaf) continue;

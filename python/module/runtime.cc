@@ -68,13 +68,17 @@ MemoryPool* host_memory() {
   return pool;
 }
 
-// Returns the memory pool of a GPU, for the thread that has the turn (turn.h). The pools
+// Returns the memory pools of the GPUs that were used, for the thread that has the turn (turn.h). The pools
 // are never destroyed, because a thread may still compute while the interpreter ends.
-MemoryPool* memory_of(Device gpu) {
+std::map<int, std::unique_ptr<MemoryPool>>& gpu_pools() {
   static auto* const all = new std::map<int, std::unique_ptr<MemoryPool>>();
-  std::unique_ptr<MemoryPool>& memory = (*all)[gpu.index];
+  return *all;
+}
+
+MemoryPool* memory_of(Device gpu) {
+  std::unique_ptr<MemoryPool>& memory = gpu_pools()[gpu.index];
   if (memory) return memory.get();
-  const GpuReport report = query_gpus(gpu.index);
+  const GpuReport report = query_gpus(gpu.index, GpuWaiting::as_it_is);
   const auto count = std::ssize(report.gpus);
   const std::string problem = count == 0           ? report.problem
                               : gpu.index >= count ? "the number of GPUs is " + std::to_string(count)
@@ -102,10 +106,10 @@ void check_process() {
   computed = true;
 }
 
-void settle(Device device) noexcept {
+void settle(Device device, Settle what) noexcept {
   if (!device.is_cuda()) return;
   try {
-    wait_for_gpu(device);
+    what == Settle::all ? wait_for_gpu(device) : wait_for_common_queue(device);
   } catch (const Error&) {  // the error is ignored here: the thread that computes on the GPU gets it
   }
 }
@@ -152,6 +156,14 @@ void set_threads(const Whole& threads_wanted) {
   threads().pool.reset();
 }
 
+void empty_cache() {
+  check_process();
+  const Turn turn(true);
+  for (const auto& [gpu, memory] : gpu_pools()) {
+    if (memory) trim_gpu_memory(gpu);
+  }
+}
+
 int get_threads() {
   const Turn turn(false);
   return wanted_threads();
@@ -163,6 +175,10 @@ void bind_runtime(nb::module_& module) {
   module.def(
       "set_threads", set_threads, nb::arg("threads"),
       "Sets the number of compute threads of tensors, models and optimizers (a Trainer has its own flag). Results do not depend on it.");
+  module.def(
+      "empty_cache", empty_cache,
+      "Gives the GPU memory of tensors that no longer exist back to the driver, for PyTorch or other processes. Until then it is kept "
+      "for\nother tensors. A request that the GPU cannot meet does the same before it is refused.");
   module.def("get_threads", get_threads,
              "The number of compute threads; at first the number of cores granted to this process, or OMP_NUM_THREADS if that is less.");
 }

@@ -33,8 +33,10 @@ class Running {
   std::optional<StreamScope> scope_;
 };
 
-/// Waits until no queue of the GPU can still use memory that is about to be released. Does nothing for the CPU or for a GPU that is lost.
-void settle(Device device) noexcept;
+/// Waits until none of this module's work on the GPU (`ours`), or nobody's (`all`), can still use memory that is about to be released. Does
+/// nothing for the CPU or for a GPU that is lost.
+enum class Settle { ours, all };
+void settle(Device device, Settle what) noexcept;
 
 /// Parses "cpu", "cuda" and "cuda:1", and PyTorch's devices of these names (torch.device). Throws WrongValue on any other name.
 Device device_of(const nb::handle& name);

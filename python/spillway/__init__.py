@@ -13,7 +13,7 @@ from .typed import no_grad  # imported before _core, because it words the errors
 from ._core import (
     Batch, Parameter, SaveEvent, StepEvent, Tensor, ValidationEvent, abs, add, all, allclose, amax, amin, any, arange,
     argmax, argmin, argsort, as_tensor, avg_pool2d, bce_with_logits_loss, bitwise_and, bitwise_not, bitwise_or, bitwise_xor, bmm, cat,
-    ceil, chunk, clamp, clip, concat, conv2d, cos, cross_entropy, cumsum, div, dot, dropout, einsum, elu, embedding, empty, empty_like,
+    ceil, chunk, clamp, clip, concat, conv2d, cos, cross_entropy, cumsum, div, dot, dropout, einsum, elu, embedding, empty, empty_cache, empty_like,
     eq, equal, erf, exp, expm1, eye, flatten, flip, floor, floor_divide, from_dlpack, from_numpy, full, full_like, gather, ge, gelu,
     get_threads, gt, hardswish, huber_loss, index_select, isfinite, isinf, isnan, l1_loss, layer_norm, le, leaky_relu, linear, linspace,
     log, log10, log1p, log2, log_softmax, logical_and, logical_not, logical_or, logical_xor, logsumexp, lt, masked_fill, matmul, manual_seed, max,

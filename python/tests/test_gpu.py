@@ -77,6 +77,37 @@ def test_dlpack_is_the_same_memory_both_ways():
     assert spillway.tensor(Foreign(view)).data_ptr() != view.data_ptr()
 
 
+def waits_for_the_whole_gpu(tmp_path, monkeypatch, work):
+    """How often the work waits for all queues of an emulated GPU, which lists the calls; nothing on a real one."""
+    calls = tmp_path / "calls"
+    monkeypatch.setenv("SPILLWAY_EMULATED_LOG", str(calls))
+    work()
+    monkeypatch.delenv("SPILLWAY_EMULATED_LOG")
+    return calls.read_text().split().count("cudaDeviceSynchronize") if calls.exists() else 0
+
+
+def test_dlpack_orders_streams_and_does_not_wait(tmp_path, monkeypatch):
+    owner, asked = spillway.tensor(X, device="cuda"), []
+
+    class Asked(Foreign):
+        def __dlpack__(self, **how):
+            asked.append(how.get("stream"))
+            return super().__dlpack__(**how)
+
+    class WithoutStreams(Foreign):
+        def __dlpack__(self):
+            return super().__dlpack__()
+
+    def there_and_back():
+        owner.copy_(X + 1)
+        np.testing.assert_array_equal(spillway.Tensor(Asked(owner)).cpu().numpy(), X + 1)
+        assert owner.__dlpack__(stream=-1) is not None
+
+    assert waits_for_the_whole_gpu(tmp_path, monkeypatch, there_and_back) == 0
+    assert asked == [1]  # the default stream
+    np.testing.assert_array_equal(spillway.Tensor(WithoutStreams(owner)).cpu().numpy(), X + 1)
+
+
 def test_gradients_are_those_of_the_cpu():
     weight = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
 
@@ -170,11 +201,42 @@ def test_what_is_refused_says_why():
     assert there.sum().item() == pytest.approx(X.sum(), rel=1e-6)  # the GPU still works after the refusal
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_an_index_out_of_range_is_an_error_and_no_nan(device):
+    table, logits = spillway.tensor(X, device=device), spillway.tensor(X, device=device)
+    model = spillway.Model("gpt2-tiny", seed=1, device=device)
+    for call in (
+        lambda: spillway.embedding([0, 3], table),
+        lambda: spillway.cross_entropy(logits, [0, 1, 4]),
+        lambda: spillway.nll_loss(logits, [0, 4, 1]),
+        lambda: model.loss([[1, 2, 60000]]),
+        lambda: model.loss([[1, 2, 3]], [[2, 3, 60000]]),
+        lambda: model.logits([[1, -1]]),
+    ):
+        with pytest.raises(spillway.DataError, match="outside the table|not below the number of classes"):
+            call()
+    with pytest.raises(IndexError, match="out of range"):
+        spillway.index_select(table, 0, [3])
+    assert np.isfinite(spillway.cross_entropy(logits, [0, -1, 3], ignore_index=0).item())
+    assert np.isfinite(spillway.cross_entropy(logits, [0, 1, 9], ignore_index=9).item())
+
+
 def test_memory_comes_back():
     kept = spillway.zeros((1 << 18,), device="cuda")
     for _ in range(2000):  # 2 GB in all, more memory than an emulated GPU has
         kept = kept + 1.0
     assert kept[0].item() == 2000
+
+
+def test_memory_that_tensors_left_can_be_had_again():
+    piece = (400 << 20,)  # an emulated GPU has 1 GiB
+    for longer in (piece, (2 * piece[0],)):
+        first, second = (spillway.zeros(piece, dtype="u8", device="cuda") for _ in range(2))
+        del first, second
+        gc.collect()
+        assert spillway.zeros(longer, dtype="u8", device="cuda")[0].item() == 0
+    spillway.empty_cache()
+    assert spillway.zeros(piece, dtype="u8", device="cuda")[0].item() == 0
 
 
 @pytest.mark.skipif(not has_gpus(2), reason="one GPU")

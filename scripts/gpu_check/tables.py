@@ -4,7 +4,7 @@ what is wrong with the file and ends with 1: nothing measured is no table.
 
   tables.py clocks FILE FROM TO      samples FROM + 1 to TO of nvidia-smi's (-1: all): "1755 MHz | 612 W, at most 640 | notes"
   tables.py bench FILE               JSON of Google Benchmark
-  tables.py kernels FILE STEPS       nsys's SQLite: the GPU's time by NVTX range and kernel, of a step
+  tables.py kernels FILE STEPS       what kernel_times.cc wrote: the GPU's time by NVTX range and kernel, of a step, and how busy it was
   tables.py peers FILE                  what gpu_peers.py said
   tables.py ncu FILE                 ncu's CSV (--page raw --print-units base): the GPU's time by kernel
 """
@@ -13,7 +13,6 @@ import csv
 import json
 import math
 import re
-import sqlite3
 import statistics
 import sys
 
@@ -93,63 +92,73 @@ def bench(path):
     table(["bench", "time"] + counters, shown)
 
 
+def united(spans):
+    """Nanoseconds that lie in at least one of them."""
+    whole, until = 0, -math.inf
+    for begin, end in sorted(spans):
+        whole += max(0, end - max(begin, until))
+        until = max(until, end)
+    return whole
+
+
 def kernels(path, steps):
     """A kernel belongs to the innermost range of ours open on the thread that launched it; ranges of one kind are one: "Forward 3" is
-    Forward. NVIDIA's libraries have ranges too, whose names look otherwise: ncclAllGather."""
-    data = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-    strings = dict(data.execute("SELECT id, value FROM StringIds"))
-    ranges = collections.defaultdict(list)
-    query = "SELECT start, end, text, textId, globalTid FROM NVTX_EVENTS WHERE end IS NOT NULL"
-    for begin, end, text, text_id, thread in data.execute(query):
-        name = text or strings.get(text_id, "")
-        if re.fullmatch(r"[A-Z]\w*( \d+)?", name):
-            ranges[thread].append((begin, end, name))
-    for of_thread in ranges.values():
-        of_thread.sort(key=lambda one: (one[0], -one[1]))
-    query = "SELECT correlationId, start, globalTid FROM CUPTI_ACTIVITY_KIND_RUNTIME"
-    launches = {correlation: (begin, thread) for correlation, begin, thread in data.execute(query)}
-
-    open_ranges = {}  # of a thread: how far its ranges were looked at, and those open there; launches are taken in order
-    found = []
-    query = "SELECT correlationId, start, end, demangledName FROM CUPTI_ACTIVITY_KIND_KERNEL"
-    for correlation, begin, end, name in data.execute(query):
-        at, thread = launches.get(correlation, (None, None))
-        found.append((thread is None, thread or 0, at or 0, end - begin, short(strings.get(name, str(name)))))
-    sums, count, outside = collections.Counter(), collections.Counter(), 0
-    for unknown, thread, at, ns, name in sorted(found):
-        kind = "outside"
-        if not unknown:
-            next_range, stack = open_ranges.setdefault(thread, [0, []])
-            of_thread = ranges.get(thread, [])
-            while next_range < len(of_thread) and of_thread[next_range][0] <= at:
-                stack.append(of_thread[next_range])
-                next_range += 1
-            open_ranges[thread][0] = next_range
-            while stack and stack[-1][1] < at:
-                stack.pop()
-            if stack:
-                kind = re.sub(r" \d+$", "", stack[-1][2])
-        outside += kind == "outside"
-        sums[kind, name] += ns
-        count[kind, name] += 1
+    Forward. NVIDIA's libraries have ranges too, whose names look otherwise: ncclAllGather. A step is a share of the whole run, with its
+    start."""
+    ranges, found, copies = collections.defaultdict(list), [], collections.defaultdict(list)
+    with open(path) as file:
+        for line in file:
+            kind, *cells = line.rstrip("\n").split("\t")
+            if kind == "problem":
+                raise Wrong("problem: " + cells[0])
+            if kind == "range" and re.fullmatch(r"[A-Z]\w*( \d+)?", cells[3]):
+                ranges[int(cells[2])].append((int(cells[0]), int(cells[1]), cells[3]))
+            elif kind == "kernel":
+                found.append((int(cells[2]), int(cells[3]), int(cells[0]), int(cells[1]), short(cells[4])))
+            elif kind == "copy":
+                copies[cells[3]].append((int(cells[0]), int(cells[1]), int(cells[2])))
     if not found:
         raise Wrong("no kernel was recorded")
-    if outside == len(found):
-        raise Wrong(f"none of {len(found)} kernels lies in a range")
-    whole = sum(ns for (kind, _), ns in sums.items() if kind != "outside")
-    inside = [(key, ns) for key, ns in sums.most_common() if key[0] != "outside"]
-    by_kind = collections.Counter()
-    for (kind, _), ns in inside:
+    for of_thread in ranges.values():
+        of_thread.sort(key=lambda one: (one[0], -one[1]))
+
+    open_ranges = {}  # of a thread: how far its ranges were looked at, and those open there; launches are taken in order
+    sums, count, outside = collections.Counter(), collections.Counter(), 0
+    for thread, at, begin, end, name in sorted(found):
+        next_range, stack = open_ranges.setdefault(thread, [0, []])
+        of_thread = ranges.get(thread, [])
+        while next_range < len(of_thread) and of_thread[next_range][0] <= at:
+            stack.append(of_thread[next_range])
+            next_range += 1
+        open_ranges[thread][0] = next_range
+        while stack and stack[-1][1] < at:
+            stack.pop()
+        kind = re.sub(r" \d+$", "", stack[-1][2]) if stack else "outside"
+        outside += not stack
+        sums[kind, name] += end - begin
+        count[kind, name] += 1
+    whole, by_kind = sum(sums.values()), collections.Counter()
+    for (kind, _), ns in sums.items():
         by_kind[kind] += ns
     table(["range", "ms a step", "share"],
           [[kind, f"{ns / steps / 1e6:.3f}", f"{100 * ns / whole:.1f} %"] for kind, ns in by_kind.most_common()])
     print()
     table(["range: kernel", "ms a step", "share", "launches a step", "us each"],
           [[f"{kind}: {name}", f"{ns / steps / 1e6:.3f}", f"{100 * ns / whole:.1f} %", f"{count[kind, name] / steps:g}",
-            f"{ns / count[kind, name] / 1e3:.1f}"] for (kind, name), ns in inside[:MOST_ROWS]])
-    rest = sum(ns for _, ns in inside[MOST_ROWS:])
-    print(f"\n{whole / steps / 1e6:.3f} ms a step in kernels; {rest / steps / 1e6:.3f} ms of rows not shown; "
-          f"{outside} launches outside of any range.")
+            f"{ns / count[kind, name] / 1e3:.1f}"] for (kind, name), ns in sums.most_common(MOST_ROWS)])
+    if copies:
+        print()
+        table(["copies", "MiB a step", "GB/s", "ms a step"],
+              [[kind, f"{sum(c[2] for c in of_kind) / steps / 2**20:.1f}",
+                f"{sum(c[2] for c in of_kind) / max(1, united([c[:2] for c in of_kind])):.1f}",
+                f"{united([c[:2] for c in of_kind]) / steps / 1e6:.3f}"] for kind, of_kind in copies.items()])
+    rest = sum(ns for _, ns in sums.most_common()[MOST_ROWS:])
+    busy, copied = [one[2:4] for one in found], [c[:2] for of_kind in copies.values() for c in of_kind]
+    span = max(end for _, end in busy + copied) - min(begin for begin, _ in busy + copied)
+    both = united(busy) + united(copied) - united(busy + copied)
+    print(f"\n{whole / steps / 1e6:.3f} ms a step in {len(found) / steps:g} kernels, {outside} of all outside of any range; "
+          f"{rest / steps / 1e6:.3f} ms of rows not shown; from first to last {span / 1e9:.3f} s, of which kernels ran "
+          f"{100 * united(busy) / span:.1f} %, copies {100 * united(copied) / span:.1f} %, both at once {100 * both / span:.1f} %.")
 
 
 def ncu(path):
@@ -223,7 +232,7 @@ def main():
     run, *types = commands[name]
     try:
         run(*(convert(text) for convert, text in zip(types, given)))
-    except (Wrong, OSError, ValueError, KeyError, TypeError, csv.Error, sqlite3.Error) as reason:
+    except (Wrong, OSError, ValueError, KeyError, TypeError, csv.Error) as reason:
         print(f"{name}: {type(reason).__name__ + ': ' if not isinstance(reason, Wrong) else ''}{reason}")
         return 1
     return 0

@@ -1,33 +1,38 @@
-# gpu_check.sh trainings: sourced by it. Trainings that fit and that spill, beside each other and beside what was foretold; the GPU's time
-# by kernel, from nsys; the benches.
+# Sourced by gpu_check.sh: trainings and what is compared between them, the GPU's time by kernel, the benches, PyTorch beside.
 
 source "$here/share/gpu_check/models.sh"
 
+column() { sed -n "s/.*\"$2\":\([-0-9.e+]*\).*/\1/p" "$runs/$1/metrics.jsonl" 2>/dev/null; }
+# Of the steps after the second.
+median() { column "$1" "$2" | tail -n +3 | sort -g | awk '{v[NR] = $1} END {if (NR) print v[int((NR + 1) / 2)]}'; }
+of() { awk -v a="$1" -v b="$2" 'BEGIN {printf "%.4g", a / b}'; }
+ratio() { [ -z "$1" ] || [ -z "$2" ] || of "$1" "$2"; }
+
 # trains SECONDS NAME RUN FLAGS...: and learns.
 trains() {
+  turn "$1"
   without_gpu "$2" "spillway train --device cuda ${*:4}" && return
-  attempt "$1" "$2" "${train[@]}" --out "$out/runs/$3" "${@:4}"
+  attempt "$2" "${train[@]}" --out "$runs/$3" --no-final-checkpoint "${@:4}"
   learnt "$2" "$3"
 }
-# learnt NAME RUN: the row of the last attempt, which trained.
+# learnt NAME RUN [FEW]: the row of the last attempt, which trained; with FEW its loss need not fall, because few of its weights do.
 learnt() {
   local losses flops
   losses=$(column "$2" loss) flops=$(median "$2" flops_per_s)
   if [ $status -eq 3 ]; then row "$1" "absent: $(tail -n 1 "$log")"
   elif [ $status -eq 2 ] && grep -qF '[attention]' "$log"; then row "$1" "absent: $(grep -F '[attention]' "$log" | tail -n 1)"  # no cuDNN
-  elif [ $status -ne 0 ]; then row "$1" "$(outcome)"
-  elif ! tail -n 1 "$out/runs/$2/metrics.jsonl" 2>&1 | grep -q '"loss":[0-9]'; then row "$1" "FAILED: the last loss is no number"
-  elif ! awk 'NR == 1 {first = $1} {last = $1} END {exit !(NR > 1 && last < 0.9 * first)}' <<<"$losses"; then
+  elif [ $status -ne 0 ]; then row "$1" "$(outcome)${losses:+ after $(wc -l <<<"$losses") steps of $(tail -n 1 <<<"$(column "$2" step_ms)") ms}"
+  elif ! tail -n 1 "$runs/$2/metrics.jsonl" 2>&1 | grep -q '"loss":[0-9]'; then row "$1" "FAILED: the last loss is no number"
+  elif [ -z "${3-}" ] && ! awk 'NR == 1 {first = $1} {last = $1} END {exit !(NR > 1 && last < first)}' <<<"$losses"; then
     row "$1" "FAILED: the loss does not fall"
   elif [ -z "$flops" ]; then row "$1" "FAILED: it says nothing of its speed"
   else
     row "$1" "ok, loss $(head -n 1 <<<"$losses") to $(tail -n 1 <<<"$losses"), $(median "$2" tokens_per_s) tokens/s, $(of "$flops" 1e12
-      ) TFLOP/s"
+      ) TFLOP/s, step $(of "$(median "$2" step_ms)" 1) ms"
   fi
-  cp "$out/runs/$2/metrics.jsonl" "$logs/metrics-$2.jsonl" 2>/dev/null
-  detail "$1: the end of its log" "$(tail -n 40 "$log")"
+  cp "$runs/$2/metrics.jsonl" "$logs/metrics-$2.jsonl" 2>/dev/null
+  detail "$1: the end of its log" "$(tail -n 25 "$log")"
 }
-of() { awk -v a="$1" -v b="$2" 'BEGIN {printf "%.4g", a / b}'; }
 # compared NAME WHAT VALUE LEAST [MOST]: whether it is as promised; the value is empty where a training that it is of is missing.
 compared() {
   local said="absent: a training it is of said nothing"
@@ -36,25 +41,51 @@ compared() {
     printf "%s, %.3f %s (promised: %s)", said, v, what, most == "" ? least " or more" : least " to " most}')
   judged "$1" "$said" "compare what they said"
 }
-ratio() { [ -z "$1" ] || [ -z "$2" ] || of "$1" "$2"; }
-
-# kernels SECONDS NAME RUN STEPS FLAGS...: a training under nsys, and where the GPU's time went, by NVTX range and kernel.
-nsys=$(tool nsys)
-kernels() {
-  local said
-  without_gpu "$2" "nsys profile spillway train ${*:5}" && return
-  if [ -z "$nsys" ]; then
-    judged "$2" "absent: no nsys on this node; spillway's own --profile is below" "nsys profile"
-    return
+# the_same NAME RUN RUN...: whether losses and norms of all runs are the same numbers.
+the_same() {
+  local name=$1 first=$2 each said="" kinds=0
+  for each in "${@:2}"; do
+    [ -n "$(column "$each" loss)" ] || said="absent: a training it is of said nothing"
+    cmp -s <(column "$first" loss; column "$first" grad_norm) <(column "$each" loss; column "$each" grad_norm) || kinds=1
+  done
+  if [ "$said" ]; then judged "$name" "$said" "compare what they said"
+  elif [ $kinds -eq 0 ]; then judged "$name" ok "compare what they said"
+  else
+    judged "$name" "FAILED: they differ" "compare what they said"
+    detail "$name: losses, a column each" "$(for each in "${@:2}"; do column "$each" loss >"$work/tmp/$each"; done; cd "$work/tmp" && paste "${@:2}")"
   fi
-  attempt "$1" "$2" "$nsys" profile --trace=cuda,nvtx --sample=none --cpuctxsw=none --force-overwrite=true --export=sqlite \
-    --output="$out/runs/$3" "${train[@]}" --out "$out/runs/$3" "${@:5}"
+}
+
+# kernels SECONDS NAME RUN STEPS FLAGS...: a training under our library over CUPTI: where the GPU's time went, by NVTX range and kernel.
+kernels() {
+  local said times=$runs/$3.times
+  turn "$1"
+  without_gpu "$2" "spillway train ${*:5}" && return
+  if [ ! -e "$here/lib/libkernel_times.so" ]; then judged "$2" "absent: libkernel_times.so is not in this archive" kernel_times; return; fi
+  attempt "$2" env CUDA_INJECTION64_PATH="$here/lib/libkernel_times.so" NVTX_INJECTION64_PATH=libcupti.so.13 KERNEL_TIMES="$times" \
+    "${train[@]}" --out "$runs/$3" --no-final-checkpoint "${@:5}"
   if [ $status -ne 0 ]; then row "$2" "$(outcome)"
-  elif said=$(tables kernels "$out/runs/$3.sqlite" "$4"); then
-    row "$2" "ok, $(tail -n 1 <<<"$said")" && show "$2" "$said"
+  elif said=$(tables kernels "$times" "$4"); then row "$2" "ok, $(tail -n 1 <<<"$said")" && show "$2" "$said"
+  elif [[ $said == *problem:* ]]; then row "$2" "absent: ${said#*problem: }"
   else row "$2" "FAILED: $said"
   fi
-  cp "$out/runs/$3.nsys-rep" "$logs" 2>/dev/null
+}
+
+# qlora SECONDS NAME: a base is trained and exported, then adapters over it in nf4.
+qlora() {
+  turn "$1"
+  without_gpu "$2" "spillway train --lora" && return
+  attempt "$2: its base" "${train[@]}" --out "$runs/base-run" "${budget[@]}" "${base[@]}" --steps $steps
+  if [ $status -eq 0 ]; then
+    has=$((has - took))
+    attempt "$2: export" "$here/bin/spillway" export "$runs/base-run" --out "$runs/exported"
+  fi
+  if [ $status -eq 0 ]; then
+    has=$((has - took))
+    attempt "$2" "${train[@]}" --out "$runs/qlora" --no-final-checkpoint --model "$runs/exported" --lora 16 --base-weights nf4 "${budget[@]}" \
+      "${lora[@]}" --steps $steps
+  fi
+  learnt "$2" qlora few
 }
 
 # with_verdicts OUTCOME LOG: slow where a line "verdict: " of the log says so.
@@ -68,10 +99,12 @@ with_verdicts() {
     echo "$1${said:+, $said}"
   fi
 }
+# bench SECONDS NAME PROGRAM [FILTER]
 bench() {
   local why said
+  turn "$1"
   if [ ! -e "$here/bin/$3" ]; then judged "$2" "absent: not in this archive" "$3"; return; fi
-  attempt "$1" "$2" "$here/bin/$3" --benchmark_color=false --benchmark_out="$logs/$3.json" --benchmark_out_format=json
+  attempt "$2" "$here/bin/$3" --benchmark_color=false --benchmark_out="$logs/$3.json" --benchmark_out_format=json ${4:+--benchmark_filter="$4"}
   why=$(sed -n "s/^skipped: //p" "$log" | head -n 1)
   if [ $status -ne 0 ]; then row "$2" "$(outcome)"
   elif [ -n "$why" ] && [ -z "$gpu" ]; then row "$2" "absent: $why"
@@ -81,39 +114,13 @@ bench() {
   fi
 }
 
-trains 20 "gpt2-tiny, 60 steps" tiny "${shortest[@]}"
-for precision in fp16 tf32; do trains 15 "gpt2-tiny in $precision" $precision "${shortest[@]}" --precision $precision; done
-trains 25 "gpt2-124m on the GPU" whole "${small[@]}" "${on_gpu[@]}"
-trains 30 "gpt2-124m, all state on the host" offloaded "${small[@]}" "${on_host[@]}"
-numbers=$(paste <(column whole loss) <(column whole grad_norm) <(column offloaded loss) <(column offloaded grad_norm))
-if [ -z "$(column whole loss)" ] || [ -z "$(column offloaded loss)" ]; then
-  judged "the same bits in both" "absent: a training it is of said nothing" "compare what they said"
-elif awk '$1 != $3 || $2 != $4 {exit 1}' <<<"$numbers"; then judged "the same bits in both" ok "compare what they said"
-else
-  judged "the same bits in both" "FAILED: they differ" "compare what they said"
-  detail "the same bits in both: loss and norm of one, of the other" "$numbers"
-fi
-
-gpu_step 45 "rates of this node" "$here/bin/spillway" bench memory matmul cpu-adam link
-[ -z "$gpu" ] || detail "rates of this node" "$(cat "$log")"
-trains 30 "gpt2-124m, 16 x 1024" gpt2 "${gpt2[@]}" --steps "$steps" "${on_gpu[@]}" --recompute none --profile
-trains 30 "gpt2-124m, attention by cuDNN" gpt2-cudnn "${gpt2[@]}" --steps "$steps" "${on_gpu[@]}" --recompute none --profile \
-  --attention cudnn
-large+=(--steps "$steps" --gradient-accumulation-steps)
-trains 50 "llama-1.5b on the GPU" large "${large[@]}" $eight "${on_gpu[@]}" --profile
-trains 60 "llama-1.5b, all state on the host" large-host "${large[@]}" $eight "${on_host[@]}" --profile
-trains 60 "llama-1.5b in $narrow" large-narrow "${large[@]}" $four --device-memory $narrow
-compared "gpt2-124m against matmul" "of the measured rate of matrix products" "$(median gpt2 matmul_share)" 0.5
-compared "llama-1.5b against matmul" "of the measured rate of matrix products" "$(median large matmul_share)" 0.5
-compared "gpt2-124m, our attention against cuDNN's" "of the tokens/s" \
-  "$(ratio "$(median gpt2 tokens_per_s)" "$(median gpt2-cudnn tokens_per_s)")" 0.9
-compared "llama-1.5b, host against GPU" "of the tokens/s" "$(ratio "$(median large-host tokens_per_s)" "$(median large tokens_per_s)")" 0.95
-compared "llama-1.5b in $narrow, foretold" "times the predicted step" \
-  "$(ratio "$(median large-narrow step_ms)" "$(median large-narrow predicted_ms)")" 0.85 1.15
-kernels 40 "kernels of gpt2-124m" gpt2-nsys "$steps" "${gpt2[@]}" --steps "$steps" "${on_gpu[@]}" --recompute none
-kernels 50 "kernels of llama-1.5b" large-nsys "$steps" "${large[@]}" 1 "${on_gpu[@]}"
-bench 40 "bench of memory" bench_memory_cuda
-bench 60 "bench of matrix products" bench_matmul_cuda
-bench 40 "bench of attention" bench_attention_cuda
-said=$(sed -n 's/^not measured: //p' "$log" | head -n 1)
-[ -z "$said" ] || judged "bench of cuDNN's attention" "absent: $said" bench_attention_cuda
+# python_absent NAME COMMAND: whether the archive's Python module cannot be used here, and if so the row that says why.
+python_absent() {
+  local why
+  if [ ! -d "$here/share/python/spillway" ]; then why="the Python module is not in this archive"
+  elif ! why=$(PYTHONPATH=$here/share/python timeout 30 python3 -c 'import spillway' 2>&1); then
+    why="$(tail -n 1 <<<"$why") (the archive's module is for $(cat "$here/share/python/for"), this is $(python3 --version 2>&1))"
+  else return 1
+  fi
+  judged "$1" "absent: $why" "$2"
+}

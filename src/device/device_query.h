@@ -1,8 +1,8 @@
 // Lists the NVIDIA GPUs that this process could use. No function here throws; a missing driver or GPU is reported as a
 // sentence in `problem`. The app calls query_gpus() before it chooses a device, as do tests that need a GPU. One
 // implementation is built with CUDA and one without. libcuda is never linked, so the program starts on machines without
-// a driver. Thread-safe. Opening a GPU creates its context, which takes some 500 MiB of the GPU's memory and lets threads
-// sleep while they wait for the GPU; free_bytes is what remains beside the context. The calling thread's current device does not change.
+// a driver. Thread-safe. Opening a GPU creates its context, which takes some 500 MiB of the GPU's memory; free_bytes is what
+// remains beside the context. The calling thread's current device does not change.
 #pragma once
 #include <optional>
 #include <string>
@@ -28,9 +28,13 @@ struct GpuReport {
   std::string problem;  // why no GPU was found; empty if at least one was found
 };
 
+/// How threads of the process wait for a GPU: asleep, which leaves their cores free, or as whoever opened the GPU first decided, or CUDA's
+/// default, for a library among others in a process.
+enum class GpuWaiting { asleep, as_it_is };
+
 /// Opens all GPUs, or, if `one` is given, only the GPU with that index modulo the number of GPUs. A process that
 /// opens only its own GPU takes no memory on the GPUs of other ranks and does not disturb users of GPUs in
 /// exclusive mode. For GPUs that were not opened, free_bytes is 0 and `problem` says that they were not examined.
-GpuReport query_gpus(std::optional<int> one = {});
+GpuReport query_gpus(std::optional<int> one = {}, GpuWaiting waiting = GpuWaiting::asleep);
 
 }  // namespace spillway

@@ -7,6 +7,8 @@
 namespace spillway {
 namespace {
 
+constexpr int kLeastCapability = 80;  // bf16 on tensor cores, and copies to shared memory beside computing
+
 // A kernel that is never launched. If the CUDA runtime finds its code for a GPU, this build's kernels can run on that GPU.
 __global__ void probe() {}
 
@@ -14,9 +16,16 @@ std::string describe(cudaError_t status) {
   return std::string(cudaGetErrorString(status)) + " (" + cudaGetErrorName(status) + ", " + std::to_string(static_cast<int>(status)) + ")";
 }
 
+std::string version(int cuda) { return std::to_string(cuda / 1000) + "." + std::to_string(cuda % 1000 / 10); }  // 13000 is CUDA 13.0
+
 std::string problem_of_count(cudaError_t status) {
-  if (status == cudaErrorInsufficientDriver)
-    return "no NVIDIA driver is loaded, or it is older than this build's CUDA: " + describe(status);
+  int driver = 0, built_with = 0;
+  if (status == cudaErrorInsufficientDriver) {
+    static_cast<void>(cudaDriverGetVersion(&driver)), static_cast<void>(cudaRuntimeGetVersion(&built_with));
+    if (driver == 0) return "no NVIDIA driver is loaded: " + describe(status);
+    return "the NVIDIA driver is for CUDA " + version(driver) + " at most, this build is of CUDA " + version(built_with) +
+           ": update the driver (CUDA 13 needs 580 or newer, CUDA 12 needs 525), or build with an older CUDA: " + describe(status);
+  }
   if (status == cudaErrorNoDevice) return "no GPU is visible (check CUDA_VISIBLE_DEVICES): " + describe(status);
   return "the CUDA runtime cannot count GPUs: " + describe(status);
 }
@@ -30,19 +39,24 @@ std::string problem_of_use(GpuFacts& gpu) {
   gpu.free_bytes = static_cast<i64>(free_bytes);
   cudaFuncAttributes attributes;
   if (const cudaError_t status = cudaFuncGetAttributes(&attributes, probe); status != cudaSuccess) {
+    if (gpu.compute_capability < kLeastCapability) {
+      return "its compute capability is " + std::to_string(gpu.compute_capability) + ", and the kernels need " +
+             std::to_string(kLeastCapability) + " (Ampere) or newer: " + describe(status);
+    }
     return "this build has no code for compute capability " + std::to_string(gpu.compute_capability) +
            " (build with -DCMAKE_CUDA_ARCHITECTURES=" + std::to_string(gpu.compute_capability) + "): " + describe(status);
   }
   return "";
 }
 
-// Opens the GPU so that threads that wait for it sleep until its interrupt and leave their cores free.
-cudaError_t open(int index) {
-  const cudaError_t status = cudaInitDevice(index, cudaDeviceScheduleBlockingSync, cudaInitDeviceFlagsAreValid);
+// Opens the GPU. Threads that wait for it asleep continue at its interrupt.
+cudaError_t open(int index, GpuWaiting waiting) {
+  const cudaError_t status =
+      waiting == GpuWaiting::asleep ? cudaInitDevice(index, cudaDeviceScheduleBlockingSync, cudaInitDeviceFlagsAreValid) : cudaSuccess;
   return status == cudaSuccess ? cudaSetDevice(index) : status;
 }
 
-GpuFacts facts_of(int index, bool opened) {
+GpuFacts facts_of(int index, bool opened, GpuWaiting waiting) {
   GpuFacts gpu;
   gpu.index = index;
   cudaDeviceProp properties;
@@ -56,7 +70,7 @@ GpuFacts facts_of(int index, bool opened) {
     }
     gpu.total_bytes = static_cast<i64>(properties.totalGlobalMem);
     gpu.compute_capability = properties.major * 10 + properties.minor;
-    if (opened) status = open(index);
+    if (opened) status = open(index, waiting);
   }
   if (status != cudaSuccess) {
     gpu.problem = "cannot be opened (busy in exclusive mode, or faulty): " + describe(status);
@@ -69,7 +83,7 @@ GpuFacts facts_of(int index, bool opened) {
 
 }  // namespace
 
-GpuReport query_gpus(std::optional<int> one) {
+GpuReport query_gpus(std::optional<int> one, GpuWaiting waiting) {
   int count = 0;  // cudaGetDeviceCount() leaves this value unchanged on failure
   if (const cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess) {
     static_cast<void>(cudaGetLastError());
@@ -80,7 +94,7 @@ GpuReport query_gpus(std::optional<int> one) {
   // since CUDA 12, cudaSetDevice creates a context, which takes half a GiB of a GPU that another rank may need for itself.
   GpuReport report;
   start_thread([&] {
-    for (int i = 0; i < count; ++i) report.gpus.push_back(facts_of(i, !one || *one % count == i));
+    for (int i = 0; i < count; ++i) report.gpus.push_back(facts_of(i, !one || *one % count == i, waiting));
   }).join();
   return report;
 }

@@ -89,6 +89,11 @@ class CurrentDevice {
 /// Returns the queue of the calling thread's GPU that libraries use by default (CUDA's legacy default stream, also PyTorch's). Work on this
 /// queue is thus ordered with the work of other libraries on shared memory. Ranks use other queues. Returns null in a build without CUDA.
 CUstream_st* common_gpu_queue();
+/// Blocks until all present work on common_gpu_queue() is done.
+void wait_for_common_queue(Device gpu);
+/// Makes what another library puts on its queue `other` from now on start only after all present work on common_gpu_queue(). Does not
+/// block.
+void let_follow_common_queue(Device gpu, CUstream_st* other);
 /// Blocks until all work on all queues of the GPU is done, whichever library of this process queued it.
 void wait_for_gpu(Device gpu);
 

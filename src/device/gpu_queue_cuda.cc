@@ -41,6 +41,18 @@ CurrentDevice::~CurrentDevice() {
 
 CUstream_st* common_gpu_queue() { return cudaStreamLegacy; }
 
+void wait_for_common_queue(Device gpu) {
+  const CurrentDevice current(gpu);
+  cuda_check(cudaStreamSynchronize(common_gpu_queue()), "cudaStreamSynchronize");
+}
+
+void let_follow_common_queue(Device gpu, CUstream_st* other) {
+  const CurrentDevice current(gpu);
+  const CudaEvent event = make_cuda_event();
+  cuda_check(cudaEventRecord(event.get(), common_gpu_queue()), "cudaEventRecord");
+  cuda_check(cudaStreamWaitEvent(other, event.get(), 0), "cudaStreamWaitEvent");
+}
+
 void wait_for_gpu(Device gpu) {
   const CurrentDevice current(gpu);
   cuda_check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");

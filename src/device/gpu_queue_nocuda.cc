@@ -7,6 +7,8 @@ void use_device(Device) {}
 CurrentDevice::CurrentDevice(Device) {}
 CurrentDevice::~CurrentDevice() = default;
 CUstream_st* common_gpu_queue() { return nullptr; }
+void wait_for_common_queue(Device) {}
+void let_follow_common_queue(Device, CUstream_st*) {}
 void wait_for_gpu(Device) {}
 
 GpuQueue::GpuQueue(Device gpu, Urgency) : gpu_(gpu) {

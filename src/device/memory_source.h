@@ -50,7 +50,12 @@ std::unique_ptr<MemorySource> gpu_memory(int gpu, i64 bytes);
 /// Returns a source that takes GPU memory piece by piece from the driver's own pool, for use beside other libraries of the process. The
 /// driver's pool keeps released memory for later requests ("CUDA Runtime API 13.0, Stream Ordered Memory Allocator"). Allocation and
 /// release are ordered on common_gpu_queue() (gpu_queue.h), so only work on that queue may use the memory. The memory is not zeroed. take()
-/// throws Error(refused) when the GPU has less free memory than requested; pooled_gpu_memory() throws Error(usage) in a build without CUDA.
+/// throws Error(refused) when the GPU has less free memory than requested, also after trim_gpu_memory(); pooled_gpu_memory() throws
+/// Error(usage) in a build without CUDA.
 std::unique_ptr<MemorySource> pooled_gpu_memory(int gpu);
+
+/// Waits for the work on common_gpu_queue() and gives back to the GPU what the driver's pool keeps of released memory, so that other
+/// libraries and processes can have it. Throws Error(io) if that work failed. Does nothing in a build without CUDA.
+void trim_gpu_memory(int gpu);
 
 }  // namespace spillway

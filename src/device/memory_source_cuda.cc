@@ -46,7 +46,11 @@ class GpuMemory final : public MemorySource {
  private:
   std::byte* reserve(int gpu, i64 bytes) {
     cuda_check(cudaSetDevice(gpu), "cudaSetDevice");
-    const cudaError_t status = cudaMalloc(reinterpret_cast<void**>(&reserved_), static_cast<size_t>(bytes));
+    cudaError_t status = cudaMalloc(reinterpret_cast<void**>(&reserved_), static_cast<size_t>(bytes));
+    if (status == cudaErrorMemoryAllocation) {
+      trim_gpu_memory(gpu);
+      status = cudaMalloc(reinterpret_cast<void**>(&reserved_), static_cast<size_t>(bytes));
+    }
     if (status == cudaErrorMemoryAllocation) refuse(gpu, bytes, "lower --device-memory");
     cuda_check(status, "cudaMalloc");
     return reserved_;
@@ -70,7 +74,11 @@ class PooledGpuMemory final : public MemorySource {
   std::byte* take(i64 bytes) override {
     const CurrentDevice current(gpu_);
     void* at = nullptr;
-    const cudaError_t status = cudaMallocAsync(&at, static_cast<size_t>(bytes), common_gpu_queue());
+    cudaError_t status = cudaMallocAsync(&at, static_cast<size_t>(bytes), common_gpu_queue());
+    if (status == cudaErrorMemoryAllocation) {  // the pool may keep enough memory, in pieces that are too short
+      trim_gpu_memory(gpu_.index);
+      status = cudaMallocAsync(&at, static_cast<size_t>(bytes), common_gpu_queue());
+    }
     if (status == cudaErrorMemoryAllocation) refuse(gpu_.index, bytes, "free some tensors");
     cuda_check(status, "cudaMallocAsync");
     return static_cast<std::byte*>(at);
@@ -88,6 +96,15 @@ class PooledGpuMemory final : public MemorySource {
 };
 
 }  // namespace
+
+void trim_gpu_memory(int gpu) {
+  static_cast<void>(cudaGetLastError());  // a refused allocation leaves its error there
+  const CurrentDevice current(Device::cuda(gpu));
+  cudaMemPool_t pool = nullptr;
+  cuda_check(cudaDeviceGetDefaultMemPool(&pool, gpu), "cudaDeviceGetDefaultMemPool");
+  cuda_check(cudaStreamSynchronize(common_gpu_queue()), "cudaStreamSynchronize");
+  cuda_check(cudaMemPoolTrimTo(pool, 0), "cudaMemPoolTrimTo");
+}
 
 std::unique_ptr<MemorySource> gpu_memory(int gpu, i64 bytes) { return std::make_unique<GpuMemory>(gpu, bytes); }
 std::unique_ptr<MemorySource> pooled_gpu_memory(int gpu) { return std::make_unique<PooledGpuMemory>(gpu); }

@@ -12,6 +12,7 @@
 #include "device/memory_pool.h"
 #include "device/transfer.h"
 #include "eager/checks.h"
+#include "eager/square_sum.h"
 #include "optim/matrices/orthogonalize.h"
 #include "optim/rules/adafactor.h"
 #include "optim/rules/gpu.h"
@@ -260,19 +261,12 @@ void Optimizer::zero_grad() {
 }
 
 double Optimizer::gradient_norm() const {
-  double sum = 0;
+  std::vector<Tensor> gradients;
   for (const auto& parameter : parameters_) {
-    const Tensor found = weights_.gradient(parameter->id);
-    if (!found.defined() || parameter->statistic) continue;
-    const Tensor gradient = on_host(found);
-    const auto add = [&]<class T>(std::span<const T> numbers) {
-      for (size_t begin = 0; begin < numbers.size(); begin += kTileElems)
-        sum += optim::tile_square_sum(numbers.subspan(begin, std::min<size_t>(kTileElems, numbers.size() - begin)));
-    };
-    gradient.dtype() == DType::f64 ? add(std::span<const double>(gradient.span<double>()))
-                                   : add(std::span<const float>(gradient.span<float>()));
+    const Tensor gradient = weights_.gradient(parameter->id);
+    if (gradient.defined() && !parameter->statistic) gradients.push_back(gradient);
   }
-  return std::sqrt(sum);
+  return std::sqrt(square_sum(gradients));
 }
 
 std::vector<Optimizer::Part> Optimizer::parts_of(const nn::Parameter& parameter, const State& state) const {

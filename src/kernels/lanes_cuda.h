@@ -23,6 +23,9 @@ void for_lanes_on_gpu(const char* name, const Axis& axis, F f) {
                          [&]<class Rows>(Rows, dim3 blocks, dim3 threads) { launch(name, each_lane<Rows, F>, blocks, threads, axis, f); });
 }
 
+/// With fewer lanes than this, one thread for each lane would leave most of a GPU idle.
+constexpr i64 kFewLanes = 2048;
+
 /// Calls f(i) for each i < n on a GPU, each in a separate thread.
 template <class F>
 __global__ void each_of(i64 n, F f) {

@@ -10,6 +10,7 @@
 #include "device/cuda_handle.h"
 #include "device/device_query.h"
 #include "device/memory_source.h"
+#include "tests/support/gpu_log.h"
 
 #ifdef __CUDA_EMULATED__
 #include <cuda_runtime.h>
@@ -43,6 +44,32 @@ class EmulatedGpus : public testing::Test {
   std::byte* on_ = nullptr;
   CudaStream queue_;
 };
+
+TEST_F(EmulatedGpus, ADriverOrGpuThatIsTooOldIsNamedWithWhatIsNeeded) {
+  const auto problem_with = [](const char* variable, const char* value) {
+    ::setenv(variable, value, 1);
+    const GpuReport report = query_gpus();
+    ::unsetenv(variable);
+    return report.gpus.empty() ? report.problem : report.gpus[0].problem;
+  };
+  const auto expect = [](const std::string& problem, const std::string& part) {
+    EXPECT_NE(problem.find(part), std::string::npos) << problem;
+  };
+  expect(problem_with("SPILLWAY_EMULATED_DRIVER", "12040"),
+         "the NVIDIA driver is for CUDA 12.4 at most, this build is of CUDA 13.0: update");
+  expect(problem_with("SPILLWAY_EMULATED_DRIVER", "0"), "no NVIDIA driver is loaded: ");
+  expect(problem_with("SPILLWAY_EMULATED_CAPABILITY", "75"), "its compute capability is 75, and the kernels need 80 (Ampere) or newer");
+  EXPECT_EQ(problem_with("SPILLWAY_EMULATED_CAPABILITY", "80"), "");
+}
+
+// How threads wait is set once for all libraries of a process.
+TEST_F(EmulatedGpus, HowThreadsWaitIsLeftToOthersWhereThatIsAskedFor) {
+  const GpuLog log;
+  EXPECT_EQ(query_gpus(0, GpuWaiting::as_it_is).gpus.at(0).problem, "");
+  EXPECT_EQ(log.count("cudaInitDevice"), 0);
+  EXPECT_EQ(query_gpus(0).gpus.at(0).problem, "");
+  EXPECT_EQ(log.count("cudaInitDevice"), 1);
+}
 
 // Opening a GPU takes half a GiB of its memory. A GPU that another process uses exclusively cannot be opened.
 TEST_F(EmulatedGpus, AskingForOneOpensThatAlone) {

@@ -46,6 +46,67 @@ TEST_F(SharedGpus, WhatTheGpuHasNotIsRefusedAndTheNextIsNot) {
   wait_for_gpu(Device::cuda(0));
 }
 
+TEST_F(SharedGpus, AnotherLibrarysQueueFollowsTheCommonOne) {
+  MemoryPool pool("shared", kUnlimited, "", pooled_gpu_memory(0));
+  const Stream stream{Device::cuda(0), nullptr, &pool, common_gpu_queue()};
+  const StreamScope scope(stream);
+  const GpuQueue other(Device::cuda(0));
+  const Allocation at = pool.allocate(16 * kMiB, "test");
+  std::vector<u8> seen(kMiB);
+  for (u8 round = 1; round < 20; ++round) {
+    cuda_check(cudaMemsetAsync(at.data(), round, static_cast<size_t>(at.bytes()), stream.queue), "cudaMemsetAsync");
+    let_follow_common_queue(Device::cuda(0), other.handle());
+    other.copy(reinterpret_cast<std::byte*>(seen.data()), at.data() + at.bytes() - kMiB, kMiB);
+    other.wait();
+    ASSERT_EQ(std::ranges::count(seen, round), kMiB);
+  }
+  wait_for_common_queue(Device::cuda(0));
+}
+
+#ifdef __CUDA_EMULATED__  // these tests fill a GPU, which on a real one would end other programs
+
+// Returns the free memory of GPU 0 that another library sees.
+i64 free_bytes() {
+  size_t free = 0, total = 0;
+  cuda_check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  return static_cast<i64>(free);
+}
+
+TEST_F(SharedGpus, WhatComesBackIsKeptUntilTheMemoryIsTrimmed) {
+  use_device(Device::cuda(0));
+  trim_gpu_memory(0);
+  const i64 before = free_bytes(), bytes = before / 2 / kMiB * kMiB;
+  const auto memory = pooled_gpu_memory(0);
+  memory->give_back(memory->take(bytes), bytes);
+  wait_for_gpu(Device::cuda(0));
+  EXPECT_LE(free_bytes(), before - bytes) << "the pool is expected to keep it";
+  trim_gpu_memory(0);
+  EXPECT_EQ(free_bytes(), before);
+}
+
+// Two pieces that the pool keeps are together as long as a third one, and what the GPU has free beside them is shorter.
+TEST_F(SharedGpus, WhatIsKeptInShortPiecesServesALongOneAndAWholeBudget) {
+  use_device(Device::cuda(0));
+  trim_gpu_memory(0);
+  const i64 before = free_bytes(), piece = before * 2 / 5 / kMiB * kMiB, whole = 2 * piece;
+  const auto memory = pooled_gpu_memory(0);
+  const auto leave_two_pieces = [&] {
+    std::byte *const one = memory->take(piece), *const two = memory->take(piece);
+    memory->give_back(one, piece), memory->give_back(two, piece);
+    wait_for_gpu(Device::cuda(0));
+  };
+  leave_two_pieces();
+  std::byte* const at = memory->take(whole);
+  EXPECT_NE(at, nullptr);
+  memory->give_back(at, whole);
+  trim_gpu_memory(0);
+  leave_two_pieces();
+  EXPECT_NO_THROW(gpu_memory(0, whole));
+  EXPECT_EQ(free_bytes(), before);
+}
+
+#endif
+
 TEST_F(SharedGpus, TheGpuThatWasCurrentIsSoAgain) {
   int count = 0, current = -1;
   cuda_check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");

@@ -5,10 +5,12 @@
 #include "base/units.h"
 #include "device/gpu_queue.h"
 #include "eager/optimizer.h"
+#include "eager/square_sum.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/rows/reduce.h"
 #include "tensor/create.h"
 #include "tests/support/gpu.h"
+#include "tests/support/gpu_log.h"
 #include "tests/support/numbers.h"
 #include "tests/support/temporary_folder.h"
 
@@ -70,6 +72,30 @@ TEST_F(OptimizerTwins, WholeParametersStepToTheBitsOfTheCpu) {
         EXPECT_TRUE(test::same_bits(there, here)) << optim::to_string(optim::rule_of(one)) << " " << to_string(dtype) << shape.rank();
         EXPECT_NE(values_of(there).back(), 0) << "it began at 0";
       }
+    }
+  }
+}
+
+// Gradients of two whole tiles (of 16,384 elements), of one and a part, and of a few elements.
+TEST_F(OptimizerTwins, NormHasTheBitsOfTheCpuAndNoGradientComesToTheHost) {
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
+    const auto gradients = [&] {
+      std::vector<Tensor> all;
+      for (const i64 elems : {2 * optim::kTileElems, optim::kTileElems + 77, i64{3}, i64{0}})
+        all.push_back(randn({elems}, RandomKey{7}, dtype));
+      return all;
+    };
+    const double here = square_sum(gradients());
+    double exact = 0;
+    for (const Tensor& gradient : gradients()) {
+      for (const double x : values_of(gradient)) exact += x * x;
+    }
+    EXPECT_NEAR(here, exact, 1e-9 * exact);
+    const std::vector<Tensor> there = gpu().run(gradients);
+    const test::GpuLog log;
+    EXPECT_EQ(gpu().run([&] { return square_sum(there); }), here) << to_string(dtype);
+    if (log.kept()) {
+      EXPECT_EQ(log.count("cudaMemcpyAsync"), 3) << "expected two parts of a tile, and the sums of all tiles";
     }
   }
 }

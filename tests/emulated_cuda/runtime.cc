@@ -51,6 +51,7 @@ struct Machine {
   size_t free_bytes(int gpu) const {
     size_t used = contexts.contains(gpu) ? kContextBytes : 0;
     for (const auto& [at, piece] : held) used += piece.gpu == gpu ? piece.bytes : 0;
+    used += kept_bytes(gpu);
     return total_bytes - std::min(used, total_bytes);
   }
 };
@@ -232,7 +233,18 @@ const char* cudaGetErrorString(cudaError_t status) {
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 cudaError_t cudaPeekAtLastError() { return last_error; }
 
+// SPILLWAY_EMULATED_DRIVER: the CUDA version that the driver is for, as CUDA writes it (12040); 0 if there is none.
+cudaError_t cudaDriverGetVersion(int* version) {
+  const char* text = std::getenv("SPILLWAY_EMULATED_DRIVER");
+  *version = text ? std::atoi(text) : 13000;
+  return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = 13000;
+  return cudaSuccess;
+}
 cudaError_t cudaGetDeviceCount(int* count) {
+  if (int driver = 0; cudaDriverGetVersion(&driver) == cudaSuccess && driver < 13000) return said(cudaErrorInsufficientDriver);
   if (const cudaError_t status = planted("cudaGetDeviceCount"); status != cudaSuccess) return said(status);
   if (gpus() == 0) return said(cudaErrorNoDevice);
   while (peers() == "dead") ::pause();
@@ -244,7 +256,10 @@ cudaError_t cudaGetDevice(int* device) {
   *device = current_device;
   return cudaSuccess;
 }
-cudaError_t cudaInitDevice(int device, unsigned, unsigned) { return said(open_context(device)); }
+cudaError_t cudaInitDevice(int device, unsigned, unsigned) {
+  note("cudaInitDevice");
+  return said(open_context(device));
+}
 // Selects the thread's GPU and creates its context, as cudaSetDevice does since CUDA 12.
 cudaError_t cudaSetDevice(int device) {
   if (const cudaError_t status = open_context(device); status != cudaSuccess) return said(status);
@@ -253,7 +268,9 @@ cudaError_t cudaSetDevice(int device) {
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device < 0 || device >= gpus()) return said(cudaErrorInvalidDevice);
-  *properties = {"emulated", machine().total_bytes, 9, 0, 4, 0, 0, device};
+  const char* capability = std::getenv("SPILLWAY_EMULATED_CAPABILITY");  // 90 unless it says another one
+  const int number = capability ? std::atoi(capability) : 90;
+  *properties = {"emulated", machine().total_bytes, number / 10, number % 10, 4, 0, 0, device};
   properties->uuid.bytes[0] = static_cast<char>(device + 1);
   return cudaSuccess;
 }
@@ -288,6 +305,8 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
   if (const cudaError_t status = planted("cudaFuncGetAttributes"); status != cudaSuccess) return said(status);
   if (const cudaError_t status = open_context(); status != cudaSuccess) return said(status);
+  cudaDeviceProp properties;
+  if (cudaGetDeviceProperties(&properties, current_device); properties.major < 8) return said(cudaErrorNoKernelImageForDevice);
   attributes->maxThreadsPerBlock = 1024;
   return cudaSuccess;
 }
@@ -313,16 +332,6 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   m.held[*memory] = {whole, current_device};
   return cudaSuccess;
 }
-cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
-  *pool = nullptr;
-  return said(open_context(device));
-}
-cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
-// Allocates at once, without waiting for the stream. Freed memory is not kept for reuse, so that using it is an error.
-cudaError_t cudaMallocAsync(void** memory, size_t bytes, cudaStream_t) {
-  if (const cudaError_t status = planted("cudaMallocAsync"); status != cudaSuccess) return said(status);
-  return cudaMalloc(memory, bytes);
-}
 cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
   return enqueue(stream, "cudaFreeAsync", [=] {
     Machine& m = machine();
@@ -330,10 +339,12 @@ cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
     const auto found = m.held.find(memory);
     if (found == m.held.end()) return;
     ::munmap(memory, found->second.bytes);
+    keep(found->second.gpu, found->second.bytes);
     m.held.erase(found);
   });
 }
 cudaError_t cudaDeviceSynchronize() {
+  note("cudaDeviceSynchronize");
   wait_for_streams(current_device);
   return said(open_context());
 }

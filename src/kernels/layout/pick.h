@@ -18,8 +18,8 @@ constexpr Picks picks_of_each(i64 count, const Axis& axis) { return {count, coun
 /// Copies out[o, k, i] = x[o, j, i], where j is index k of lane (o, i). Throws Error(data) if an
 /// index is outside [0, n). On a GPU, where the call does not wait, the element becomes NaN instead.
 void gather(const Tensor& x, const Axis& axis, const Tensor& index, const Picks& picks, const Tensor& out);
-/// Adds to[o, j, i] += from[o, k, i] for k in ascending order, where j is index k of lane (o, i). One
-/// thread processes a lane. `to` is in wide_dtype of `from`. Throws Error(data) if an index is outside
+/// Adds to[o, j, i] += from[o, k, i] for k in ascending order, where j is index k of lane (o, i); the order, and so the bits, are the same
+/// on the CPU and on a GPU. `to` is in wide_dtype of `from`. Throws Error(data) if an index is outside
 /// [0, n). On a GPU, where the call does not wait, the lane's first element becomes NaN instead.
 void scatter_add(const Tensor& from, const Axis& axis, const Tensor& index, const Picks& picks, const Tensor& to);
 

@@ -76,7 +76,8 @@ ChosenDevice choose_device(const ResourceConfig& config, const GpuReport& report
   const std::string name = fmt::format("cuda:{}, {}", gpu.index, gpu.name);
   if (!usable(gpu)) {
     const ErrorCode code = gpu.compute_capability > 0 && gpu.free_bytes > 0 ? ErrorCode::usage : ErrorCode::io;
-    throw Error(code, fmt::format("[--device] expected {} to be usable, got: {}; give another --device", name, gpu.problem));
+    throw Error(code,
+                fmt::format("[--device] expected {} to be usable, got: {}; give another --device, or --device cpu", name, gpu.problem));
   }
   if (const std::string missing = kernels::missing_gpu_library(); !missing.empty()) throw Error(ErrorCode::usage, missing);
   if (config.attention == Attention::cudnn) {
