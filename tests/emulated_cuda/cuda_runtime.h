@@ -123,6 +123,20 @@ inline unsigned __ballot_sync(unsigned mask, int predicate) {
 }
 inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
 
+template <class T>
+unsigned __match_any_sync(unsigned mask, T value) {
+  emulated_cuda::check_mask(mask);
+  const std::byte* all = emulated_cuda::publish(&value, sizeof value);
+  unsigned same = 0;
+  for (int lane = 0; lane < warpSize; ++lane) {
+    const T& theirs = *reinterpret_cast<const T*>(all + static_cast<std::size_t>(lane) * emulated_cuda::kPublishedBytes);
+    same |= unsigned{theirs == value} << lane;
+  }
+  return same;
+}
+inline int __popc(unsigned x) { return std::popcount(x); }
+inline int __ffs(unsigned x) { return x == 0 ? 0 : std::countr_zero(x) + 1; }
+
 inline int atomicAdd(int* to, int more) { return __atomic_fetch_add(to, more, __ATOMIC_RELAXED); }
 
 inline float __fadd_rn(float a, float b) { return a + b; }

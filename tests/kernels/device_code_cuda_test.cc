@@ -1,4 +1,4 @@
-// Checks the machine code that nvcc generates for the kernels of attention and matrix products: an additional register, spill or
+// Checks the machine code that nvcc generates for the kernels of attention, experts and matrix products: an additional register, spill or
 // instruction in a hot loop must not go unnoticed. The limits concern the code, not a GPU, and hold for each architecture in the build.
 #include <gtest/gtest.h>
 
@@ -19,7 +19,8 @@ namespace {
 using test::KernelCode;
 using test::LoopCode;
 
-constexpr int kPlain = 0, kUnaligned = 2;  // the values of attention_mma::Kind that are tested
+constexpr int kPlain = 0, kUnaligned = 2;                         // the values of attention_mma::Kind that are tested
+constexpr int kPlainWeight = 0, kInt8Weight = 2, kNf4Weight = 3;  // values of WeightFormat
 
 // Returns the number of registers per thread under a launch bound of `blocks` blocks of
 // `threads` threads. Registers are allocated in units of eight, and a thread can address 255.
@@ -32,7 +33,7 @@ struct Hot {
   std::string name;
   int registers, stack_bytes;
   int products, loads, instructions;  // products and loads are exact numbers; the number of instructions is an upper limit
-  bool unaligned;
+  bool unaligned;                     // whether the loop may load from the GPU's memory otherwise than by cp.async
 };
 
 // The most accesses to local memory in a hot loop of a kernel that may spill registers.
@@ -63,6 +64,20 @@ std::vector<Hot> all_hot() {
         }
       }
     }
+    // Products over the rows of experts: tiles of 128 or 64 rows x 128 columns, of which each of the four warps has a quarter, and 32 terms
+    // in the loop. Quantized weights are loaded into registers and dequantized there.
+    for (const int rows : {64, 128}) {
+      const int m = rows / 2 / 16;
+      for (const char* transposed : {"true", "false"}) {
+        for (const int format : {kPlainWeight, kInt8Weight, kNf4Weight}) {
+          const int dequantized = format == kPlainWeight ? 0 : format == kInt8Weight ? 215 : 280;
+          const std::string of = std::string(type) + ", " + std::to_string(rows) + ", " + transposed + ", " + std::to_string(format);
+          all.push_back({"rows_tile<" + of + ">", 255, 0, 2 * m * 8, 2 * (m + 4), 64 + 24 * m + dequantized, format != kPlainWeight});
+        }
+      }
+    }
+    for (const char* out : {"float", type})
+      all.push_back({"weight_tile<" + std::string(type) + ", " + out + ">", 255, 0, 2 * 4 * 8, 2 * 8, 172, false});
   }
   return all;
 }
@@ -121,7 +136,7 @@ class DeviceCodeRelease : public ::testing::Test {
     if (!std::filesystem::exists(files.substr(0, files.find(',')))) GTEST_SKIP() << "needs the build folder of a build by nvcc";
     if (test::cuobjdump_version().empty()) GTEST_SKIP() << "needs cuobjdump: scripts/setup.sh --tests, or CUDA's bin on PATH";
   }
-  // Returns the kernels in the compiled libraries of sequences, matrix products and images.
+  // Returns the kernels in the compiled libraries of sequences, matrix products, images and experts.
   static std::vector<KernelCode> device_code() {
     std::vector<KernelCode> all;
     std::istringstream files(SPILLWAY_DEVICE_CODE);

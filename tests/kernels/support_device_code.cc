@@ -33,7 +33,8 @@ std::string readable(const std::string& mangled) {
   const std::unique_ptr<char, decltype(&std::free)> plain(abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status), &std::free);
   if (status != 0) return mangled;
   std::string name = plain.get();
-  for (const char* space : {"(anonymous namespace)::", "spillway::", "kernels::", "attention_mma::", "cuda::", "convolution::", "(Kind)"}) {
+  for (const char* space : {"(anonymous namespace)::", "spillway::", "kernels::", "attention_mma::", "expert_mma::", "cuda::",
+                            "convolution::", "(Kind)", "(WeightFormat)"}) {
     erase_all(name, space);
   }
   if (name.starts_with("void ")) name.erase(0, 5);

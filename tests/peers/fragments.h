@@ -1,4 +1,4 @@
-// Declares what each lane of a warp gets from the kernels' tensor core instructions (kernels/sequence/mma_cuda.h) as the emulator runs
+// Declares what each lane of a warp gets from the kernels' tensor core instructions (kernels/mma_cuda.h) as the emulator runs
 // them. fragments_emulated.cc, which includes the emulator's CUDA headers, defines it for fragments_cute.cc, which includes NVIDIA's.
 #pragma once
 

@@ -2,7 +2,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "kernels/sequence/mma_cuda.h"
+#include "kernels/mma_cuda.h"
 #include "tests/peers/fragments.h"
 
 namespace spillway::peers {

@@ -31,6 +31,9 @@ struct Ceilings {
   /// products. With heads of width 128 and 8192 positions it reaches 566 TFLOP/s forward and 470 backward (flash-attention's pull request
   /// 1893); with width 64 ("narrow") and 1024 positions it reaches 373 and 348 TFLOP/s (Shah et al., arXiv:2407.08608).
   double cudnn_forward_share = 0.57, cudnn_backward_share = 0.475, cudnn_narrow_forward_share = 0.377, cudnn_narrow_backward_share = 0.352;
+  /// expert_share is the share of the peak that Spillway's products over the rows of experts reach. They use mma.sync, which alone reaches
+  /// 62.9 % of the peak of an H100 (Luo et al., arXiv:2402.13499), and are assumed to reach the share product_share of that.
+  double expert_share = 0.45;
   /// memory_share and link_share are the shares of the peaks that copies within GPU memory and over PCIe reach. memory_latency_s
   /// is the time in seconds from a load until its bytes arrive. All three are round figures, not published ones.
   double memory_share = 0.9, link_share = 0.85, memory_latency_s = 0.7e-6;

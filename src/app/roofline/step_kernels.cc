@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "device/stream.h"
+#include "kernels/experts/expert_products.h"
 #include "kernels/losses/cross_entropy.h"
 #include "kernels/rows/norm.h"
 #include "kernels/sequence/attention_library.h"
@@ -33,6 +34,10 @@ constexpr i64 kAligned = 16;            // bytes of the widest load instruction
 // that add weight gradients to those of earlier micro-batches. `logits` counts the runs that recompute the logits of the head.
 struct Runs {
   double forward = 0, backward = 0, input = 0, weights = 0, added = 0, logits = 0;
+
+  Runs operator+(const Runs& o) const {
+    return {forward + o.forward, backward + o.backward, input + o.input, weights + o.weights, added + o.added, logits + o.logits};
+  }
 };
 
 class Table {
@@ -47,7 +52,7 @@ class Table {
     const StreamScope as_on_a_gpu(gpu);
     const std::map<Block, Runs> runs = runs_by_block();
     const auto of = [&](Block block) { return runs.contains(block) ? runs.at(block) : Runs(); };
-    m_.family == models::Family::gpt2 ? gpt2_layer(of(Block::layer)) : llama_layer(of(Block::layer));
+    m_.family == models::Family::gpt2 ? gpt2_layer(of(Block::layer)) : llama_layers(of(Block::layer), of(Block::expert_layer));
     embedding(of(Block::embedding));
     head(of(Block::head));
     for (const parallel::List* list : {&plan_.train.head, &plan_.train.commit}) {
@@ -58,13 +63,19 @@ class Table {
   }
 
  private:
-  enum class Block { embedding, layer, head };
+  enum class Block { embedding, layer, expert_layer, head };
+
+  Block block_of(u32 block) const {
+    if (block == 0) return Block::embedding;
+    if (block + 1u == plan_.layout.blocks.size()) return Block::head;
+    return m_.has_experts(block - 1) ? Block::expert_layer : Block::layer;
+  }
 
   std::map<Block, Runs> runs_by_block() const {
     std::map<Block, Runs> runs;
     for (const Instruction& i : plan_.train.head) {
       if (!computes_block(i.op)) continue;
-      Runs& r = runs[i.block == 0 ? Block::embedding : i.block + 1u == plan_.layout.blocks.size() ? Block::head : Block::layer];
+      Runs& r = runs[block_of(i.block)];
       const bool input = makes_input_gradient(i.op), weights = makes_weight_gradients(i.op);
       r.forward += i.op == Op::Forward || i.recompute;
       r.backward += i.op != Op::Forward;
@@ -257,23 +268,102 @@ class Table {
     if (m_.residual_dropout > 0) pass(Work::elementwise, "residual additions", 2 * r.forward, 3 * one_pass());
   }
 
-  void llama_layer(const Runs& r) {
-    const double c = width(), f = static_cast<double>(m_.mlp_width), d = static_cast<double>(m_.head_dim);
+  // Adds the kernels of layers with a plain MLP, which run `dense` times, and of layers with experts.
+  void llama_layers(const Runs& dense, const Runs& mixed) {
+    const Runs r = dense + mixed;
+    const double c = width(), d = static_cast<double>(m_.head_dim);
     const double q = static_cast<double>(m_.heads) * d, kv = static_cast<double>(m_.kv_heads) * d;
     // The products q, k and v share one input. Backward computes the dx of v first and adds those of k and of q to it.
     linear("q", r, c, q, m_.attention_bias, 0, one_pass());
     linear("k", r, c, kv, m_.attention_bias, 0, one_pass());
     linear("v", r, c, kv, m_.attention_bias);
     linear("o", r, q, c, m_.attention_bias && m_.family != models::Family::qwen2, residual());
+    attention(r);
+    norms_and_residuals(r);
+    if (m_.family == models::Family::qwen3 || m_.family == models::Family::qwen3_moe) {
+      pass(Work::elementwise, "norm of q and k", r.forward, 2 * kHalf * rows_ * (q + kv));
+      pass(Work::elementwise, "norm of q and k, dx", r.input, 3 * kHalf * rows_ * (q + kv));
+      pass(Work::elementwise, "norm of q and k, dgamma", r.weights, 2 * kHalf * rows_ * (q + kv));
+    }
+    pass(Work::elementwise, "RoPE of q and k", r.forward + r.input, 2 * kHalf * rows_ * (q + kv));
+    const double f = static_cast<double>(m_.mlp_width), attention_parameters = 2 * c * (q + kv) + 2 * c;
+    mlp(dense, f);
+    accumulate("weight gradients added", dense, attention_parameters + 3 * c * f);
+    if (!m_.experts) return;
+    experts(mixed);
+    accumulate("weight gradients of mixtures added", mixed, attention_parameters + expert_parameters());
+  }
+
+  void swiglu(const std::string& name, const Runs& r, double rows, double f) {
+    pass(Work::elementwise, name, r.forward, 3 * kHalf * rows * f);
+    pass(Work::elementwise, name + ", dx", r.input, 5 * kHalf * rows * f);
+  }
+
+  void mlp(const Runs& r, double f) {
+    const double c = width();
     linear("MLP gate", r, c, f, m_.mlp_bias, 0, one_pass());
     linear("MLP up", r, c, f, m_.mlp_bias);
     linear("MLP down", r, f, c, m_.mlp_bias, residual());
-    attention(r);
-    norms_and_residuals(r);
-    pass(Work::elementwise, "RoPE of q and k", r.forward + r.input, 2 * kHalf * rows_ * (q + kv));
-    pass(Work::elementwise, "SwiGLU", r.forward, 3 * kHalf * rows_ * f);
-    pass(Work::elementwise, "SwiGLU, dx", r.input, 5 * kHalf * rows_ * f);
-    accumulate("weight gradients added", r, 2 * c * (q + kv) + 3 * c * f + 2 * c);
+    swiglu("SwiGLU", r, rows_, f);
+  }
+
+  // Returns the number of parameters of a layer's experts and router.
+  double expert_parameters() const {
+    return static_cast<double>(m_.experts->count) * width() * static_cast<double>(3 * m_.experts->width + 1);
+  }
+
+  // Adds the kernels of a mixture of experts, in which each position takes `chosen` rows. Half of the last tile of rows is empty on average
+  // in each expert that has rows. Weights of experts without rows are not read, but the gradients of all are written.
+  void experts(const Runs& r) {
+    using Tile = kernels::ExpertTile;
+    const models::ExpertsConfig& e = *m_.experts;
+    const double c = width(), f = static_cast<double>(e.width), count = static_cast<double>(e.count), k = static_cast<double>(e.chosen);
+    const double rows = rows_ * k, used = std::min(count, rows);
+    const auto whole = [](double n) { return std::ceil(n / Tile::kColumns) * Tile::kColumns; };
+    const auto routed = [&](const std::string& name, double times, double n, double inner) {
+      const double tile = static_cast<double>(Tile::rows_of(static_cast<i64>(rows), e.count)), computed = rows + used * tile / 2;
+      add({.work = Work::products,
+           .name = name,
+           .flops = 2 * computed * whole(n) * inner,
+           .reaches = ceilings_.expert_share,
+           .bytes = kHalf * (rows * (n + inner) + used * n * inner),
+           .model_flops = 2 * rows * n * inner,
+           .note = fmt::format("{:.0f} rows of {} experts x {:.0f} x {:.0f}, in tiles of {:.0f} rows", rows, e.count, n, inner, tile)},
+          times);
+    };
+    const auto over_rows = [&](const std::string& name, double in, double out) {
+      const double terms = rows + used * Tile::kDepth / 2;
+      add({.work = Work::products,
+           .name = name,
+           .flops = 2 * terms * whole(in) * whole(out),
+           .reaches = ceilings_.expert_share,
+           .bytes = kHalf * rows * (in + out) + kWide * count * in * out,
+           .model_flops = 2 * rows * in * out,
+           .note = fmt::format("{} x {:.0f} x {:.0f}, over {:.0f} rows", e.count, out, in, rows)},
+          r.weights);
+    };
+    const auto product = [&](const std::string& name, double in, double out) {
+      routed(name, r.forward, out, in);
+      again(r.forward - r.input);
+      routed(name + ", dx", r.input, in, out);
+      over_rows(name + ", dw", in, out);
+    };
+    linear("router", r, c, count, false, 0, one_pass());
+    pass(Work::elementwise, "choice of experts", r.forward, rows_ * count * (kHalf + kWide) + rows * 2 * kWide);
+    pass(Work::elementwise, "choice of experts, dx", r.input, rows_ * count * (kHalf + kWide) + rows * 3 * kWide);
+    pass(Work::elementwise, "choices sorted by expert", r.forward, rows * 4 * kWide, 1, "three kernels");
+    if (e.evened_out) pass(Work::elementwise, "load of the experts", r.forward, kWide * (rows_ * count + rows));
+    pass(Work::elementwise, "rows copied to experts", r.forward, kHalf * 2 * rows * c);
+    pass(Work::elementwise, "rows copied to experts, dx", r.input, kHalf * (rows + rows_) * c);
+    product("experts' gate", c, f);
+    product("experts' up", c, f);
+    product("experts' down", f, c);
+    swiglu("experts' SwiGLU", r, rows, f);
+    pass(Work::elementwise, "gradients of gate's and up's rows added", r.input, 3 * kHalf * rows * c);
+    pass(Work::elementwise, "experts' rows summed", r.forward, kHalf * (rows + rows_) * c);
+    pass(Work::elementwise, "experts' rows summed, dx", r.input, kHalf * 2 * rows * c);
+    pass(Work::elementwise, "experts' rows summed, dweights", r.input, kHalf * 2 * rows * c);
+    pass(Work::elementwise, "residual added to the experts", r.forward, 3 * one_pass());
   }
 
   // Adds the kernels of the embedding. Forward looks rows up. Backward clears the table of gradients, then reads and writes a row once for
@@ -378,8 +468,8 @@ class Table {
 
 bool is_in_the_table(const ModelConfig& m) {
   using models::Family;
-  const bool like_llama = m.family == Family::llama || m.family == Family::mistral || m.family == Family::qwen2;
-  return m.family == Family::gpt2 || (like_llama && m.windowed.empty());
+  constexpr Family kLikeLlama[] = {Family::llama, Family::mistral, Family::mixtral, Family::qwen2, Family::qwen3, Family::qwen3_moe};
+  return m.family == Family::gpt2 || (std::ranges::find(kLikeLlama, m.family) != std::end(kLikeLlama) && m.windowed.empty());
 }
 
 }  // namespace
@@ -389,11 +479,10 @@ std::vector<Kernel> kernels_of_step(const Plan& plan, const ModelConfig& model, 
   const bool text = !model.reads_images(), halves = size_of(plan.scheduling.format.weight) == 2;
   if (plan.on_gpu() && plan.training && text && halves && !frozen && is_in_the_table(model)) return Table(plan, model, ceilings).all();
   if (text && !is_in_the_table(model)) {
-    throw Error(ErrorCode::usage,
-                "[--roofline] expected GPT-2, Llama, or Mistral or Qwen2 without sliding windows, because the table of kernels covers only "
-                "these; for other models "
-                "`plan` predicts "
-                "times without --roofline");
+    throw Error(
+        ErrorCode::usage,
+        "[--roofline] expected GPT-2, Llama, or Mistral, Mixtral or Qwen without sliding windows, because the table of kernels covers "
+        "only these; for other models `plan` predicts times without --roofline");
   }
   throw Error(ErrorCode::usage,
               "[--roofline] expected a plan for training text on a GPU in bf16 or fp16 with nothing frozen: --cluster "

@@ -3,14 +3,31 @@
 // expert are adjacent. Legend: N = tokens, K = experts per token, M = N K rows, E = experts, C = channels. All tensors
 // are contiguous. Values are f32, f64, bf16 or f16. Weights are in wide_dtype of the values. Everything else is int32.
 #pragma once
+#include <algorithm>
+
 #include "tensor/tensor.h"
 
 namespace spillway::kernels {
 
+/// How a GPU cuts the list of choices for sorting: into `count` stretches of `each` choices, the last of which may be shorter. One warp
+/// handles a stretch, so `each` is a multiple of 32. Depends on the number of choices alone.
+struct ChoiceStretches {
+  i64 each, count;
+};
+constexpr ChoiceStretches choice_stretches(i64 choices) {
+  constexpr i64 kLeast = 256, kMost = 512, kWarp = 32;  // the fewest choices of a stretch, and the largest number of stretches
+  const i64 each = std::max(kLeast, round_up(ceil_div(choices, kMost), kWarp));
+  return {each, ceil_div(choices, each)};
+}
+
+/// Returns the bytes of workspace that sort_by_expert() needs, on the current stream's device or on the GPU that a meta device imitates.
+i64 sort_by_expert_workspace_bytes(i64 choices, i64 experts);
+
 /// Sorts the choices experts[N, K], which must lie in [0, E) and ascend within each token. Writes begins[E + 1]: expert e has the rows
 /// [begins[e], begins[e + 1]). Writes choice_of_row[M]: n K + k for choice k of token n. Writes row_of_choice[N, K], which ascends within
 /// each token.
-void sort_by_expert(const Tensor& experts_NK, const Tensor& begins, const Tensor& choice_of_row, const Tensor& row_of_choice_NK);
+void sort_by_expert(const Tensor& experts_NK, const Tensor& begins, const Tensor& choice_of_row, const Tensor& row_of_choice_NK,
+                    const Tensor& workspace);
 
 /// Copies to[row] = from[token of the row]. If `weights` is defined, the row is multiplied by the weight of the choice that it stands for.
 void gather_rows(const Tensor& from_NC, const Tensor& choice_of_row, const Tensor& weights_NK, const Tensor& to_MC);

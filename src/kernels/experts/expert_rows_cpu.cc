@@ -35,10 +35,17 @@ void check_rows(const Tensor& tokens, const Tensor& rows, const Tensor& choices,
 
 }  // namespace
 
-void sort_by_expert(const Tensor& experts, const Tensor& begins, const Tensor& choice_of_row, const Tensor& row_of_choice) {
+// The workspace holds the number of choices of each expert in each stretch.
+i64 sort_by_expert_workspace_bytes(i64 choices, i64 experts) {
+  if (!Stream::current().device.works_as_cuda()) return 0;
+  return choice_stretches(choices).count * experts * size_of(DType::int32);
+}
+
+void sort_by_expert(const Tensor& experts, const Tensor& begins, const Tensor& choice_of_row, const Tensor& row_of_choice,
+                    const Tensor& workspace) {
   check_sorting(experts, begins, choice_of_row, row_of_choice);
   if (experts.device().is_meta()) return;
-  SPILLWAY_RETURN_IF_CUDA(experts, sort_by_expert(experts, begins, choice_of_row, row_of_choice));
+  SPILLWAY_RETURN_IF_CUDA(experts, sort_by_expert(experts, begins, choice_of_row, row_of_choice, workspace));
   const auto expert = experts.span<i32>(), begin = begins.span<i32>(), choice = choice_of_row.span<i32>(), row = row_of_choice.span<i32>();
   std::ranges::fill(begin, 0);
   for (const i32 e : expert) {

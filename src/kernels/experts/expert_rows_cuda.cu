@@ -1,37 +1,82 @@
 #include "kernels/dispatch.h"
 #include "kernels/experts/expert_rows.h"
+#include "kernels/experts/warp_sums_cuda.h"
 #include "kernels/packs_cuda.h"
-#include "kernels/sums_cuda.h"
 
 namespace spillway::kernels::cuda {
 namespace {
 
-// Sorts the choices by expert. One thread block sorts the choices of one expert at a time. Its threads take adjacent stretches of the list
-// of choices. A thread's first row comes after the rows of all experts with a lower index, and after those that the earlier threads of the
-// block find.
-__global__ void sort_choices(const i32* expert, i64 choices, i64 experts, i32* begin, i32* choice_of_row, i32* row_of_choice) {
-  __shared__ i32 lesser[kBlockThreads], equal[kBlockThreads];
-  const i64 each = ceil_div(choices, i64{kBlockThreads}), first = threadIdx.x * each, last = min(first + each, choices);
-  for (i64 e = blockIdx.x; e < experts; e += gridDim.x) {
-    i32 before = 0, mine = 0;
-    for (i64 c = first; c < last; ++c) before += expert[c] < e, mine += expert[c] == e;
-    __syncthreads();  // waits until the previous expert's counts have been read
-    lesser[threadIdx.x] = before;
-    equal[threadIdx.x] = mine;
-    __syncthreads();
-    i32 row = 0, beginning = 0;
-    for (unsigned t = 0; t < kBlockThreads; ++t) {
-      beginning += lesser[t];
-      if (t < threadIdx.x) row += equal[t];
-    }
-    row += beginning;
-    if (threadIdx.x == 0) begin[e] = beginning;
-    if (threadIdx.x == 0 && e == experts - 1) begin[experts] = static_cast<i32>(choices);
-    for (i64 c = first; c < last; ++c) {
-      if (expert[c] != e) continue;
+// Sorting takes three kernels: count_choices() counts, begin_rows() turns the counts into first rows, and place_choices() gives each choice
+// its row. counts[E, S] belongs to the S stretches of the list of choices; one warp handles a stretch. The sort is stable: rows of one
+// expert ascend with the choices, because stretches, groups of 32 choices and lanes all ascend.
+struct Choices {
+  const i32* expert;
+  i64 choices, experts;
+  ChoiceStretches stretches;
+  i32* counts;  // in the end, the rows of an expert that come before those of the stretch
+};
+
+// Calls f(c, e, mine, same) for the choices of a warp's stretches, 32 at a time. Choice c, of expert e, is the calling lane's; beyond the
+// end of the stretch e is -1. `mine` is the counter of the expert and the stretch. `same` has a bit for each lane with the same expert.
+// Between two calls all lanes of the warp see what the lanes have written.
+template <class F>
+__device__ void for_choices(const Choices& x, i64 stretch, F f) {
+  const i64 first = stretch * x.stretches.each, end = min(first + x.stretches.each, x.choices);
+  for (i64 begin = first; begin < end; begin += kWarpThreads) {
+    const i64 c = begin + WarpRows::rank();
+    const i32 e = c < end ? x.expert[c] : -1;
+    const u32 same = __match_any_sync(~0u, e);
+    f(c, e, x.counts + max(e, 0) * x.stretches.count + stretch, same);
+    __syncwarp();
+  }
+}
+__device__ u32 lanes_before() { return (1u << WarpRows::rank()) - 1; }
+
+__global__ void count_choices(Choices x) {
+  for (i64 stretch = WarpRows::first(); stretch < x.stretches.count; stretch += WarpRows::step()) {
+    for (i64 e = WarpRows::rank(); e < x.experts; e += kWarpThreads) x.counts[e * x.stretches.count + stretch] = 0;
+    __syncwarp();
+    for_choices(x, stretch, [](i64, i32 e, i32* mine, u32 same) {
+      if (e >= 0 && (same & lanes_before()) == 0) *mine += __popc(same);
+    });
+  }
+}
+
+// Replaces each of the n numbers by the sum of those before it, or, if `inclusive`, by the sum of those up to it. Returns the sum of all.
+__device__ i32 sum_before(i32* numbers, i64 n, bool inclusive) {
+  i32 total = 0;
+  for (i64 first = 0; first < n; first += kWarpThreads) {
+    const i64 i = first + WarpRows::rank();
+    const i32 mine = i < n ? numbers[i] : 0, sum = sum_up_to_lane(mine);
+    if (i < n) numbers[i] = total + sum - (inclusive ? 0 : mine);
+    total += __shfl_sync(~0u, sum, kWarpThreads - 1);
+  }
+  return total;
+}
+
+constexpr unsigned kBeginThreads = 1024;
+
+__global__ void begin_rows(Choices x, i32* begin) {
+  const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
+  for (i64 e = warp; e < x.experts; e += kBeginThreads / kWarpThreads) {
+    const i32 rows = sum_before(x.counts + e * x.stretches.count, x.stretches.count, false);
+    if (WarpRows::rank() == 0) begin[e + 1] = rows;
+  }
+  if (threadIdx.x == 0) begin[0] = 0;
+  __syncthreads();
+  if (warp == 0) sum_before(begin + 1, x.experts, true);
+}
+
+__global__ void place_choices(Choices x, const i32* begin, i32* choice_of_row, i32* row_of_choice) {
+  for (i64 stretch = WarpRows::first(); stretch < x.stretches.count; stretch += WarpRows::step()) {
+    for_choices(x, stretch, [=](i64 c, i32 e, i32* mine, u32 same) {
+      const i32 before = __popc(same & lanes_before()), row = e >= 0 ? begin[e] + *mine + before : 0;
+      __syncwarp();  // waits until all lanes have read the counters
+      if (e < 0) return;
+      if (before == 0) *mine += __popc(same);
       row_of_choice[c] = row;
-      choice_of_row[row++] = static_cast<i32>(c);
-    }
+      choice_of_row[row] = static_cast<i32>(c);
+    });
   }
 }
 
@@ -106,10 +151,15 @@ __global__ void multiply_rows(const T* a, const T* b, const i32* row, i64 choice
 
 }  // namespace
 
-void sort_by_expert(const Tensor& experts, const Tensor& begins, const Tensor& choice_of_row, const Tensor& row_of_choice) {
-  const i64 count = begins.elems() - 1;
-  launch("sort_by_expert", sort_choices, blocks_for_tasks(count), dim3(kBlockThreads), experts.data<i32>(), experts.elems(), count,
-         begins.data<i32>(), choice_of_row.data<i32>(), row_of_choice.data<i32>());
+void sort_by_expert(const Tensor& experts, const Tensor& begins, const Tensor& choice_of_row, const Tensor& row_of_choice,
+                    const Tensor& workspace) {
+  const Choices x{experts.data<i32>(), experts.elems(), begins.elems() - 1, choice_stretches(experts.elems()),
+                  reinterpret_cast<i32*>(workspace.raw())};
+  const dim3 blocks = blocks_for_tasks(ceil_div(x.stretches.count, i64{WarpRows::kRowsOfBlock}));
+  launch("count_choices", count_choices, blocks, dim3(kBlockThreads), x);
+  launch("begin_rows", begin_rows, dim3(1), dim3(kBeginThreads), x, begins.data<i32>());
+  launch("place_choices", place_choices, blocks, dim3(kBlockThreads), x, begins.data<i32>(), choice_of_row.data<i32>(),
+         row_of_choice.data<i32>());
 }
 
 void gather_rows(const Tensor& from, const Tensor& choice_of_row, const Tensor& weights, const Tensor& to) {

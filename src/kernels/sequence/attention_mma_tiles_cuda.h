@@ -4,19 +4,18 @@
 // kernels/*/*_cuda.cu.
 #pragma once
 #include "device/launch_cuda.h"
-#include "kernels/sequence/mma_cuda.h"
+#include "kernels/mma_cuda.h"
 #include "kernels/sums_cuda.h"
 
 namespace spillway::kernels::attention_mma {
 
 constexpr float kLog2e = 1.4426950408889634f;
 
-__device__ inline int lane() { return static_cast<int>(threadIdx.x) % kWarpThreads; }
-__device__ inline int warp() { return static_cast<int>(threadIdx.x) / kWarpThreads; }
-/// fragment_row() and fragment_column() return where this lane's elements lie within a fragment of 16 x 8 elements. A lane holds two
-/// rows, fragment_row() and the row 8 below it, and two columns, fragment_column() and the next one.
-__device__ inline int fragment_row() { return lane() / 4; }
-__device__ inline int fragment_column() { return lane() % 4 * 2; }
+using mma::clear;
+using mma::fragment_column;
+using mma::fragment_row;
+using mma::lane;
+using mma::warp;
 
 /// The variants that a kernel is compiled in. `plain` and `drops` require rows that are aligned to 16 bytes; `plain` has no dropout,
 /// `drops` has it. `unaligned` takes rows of any alignment, with dropout of any fraction, also 0. All variants give bitwise equal results.
@@ -80,18 +79,6 @@ class Copier {
 
   const H* from_;  // the next word (16 bytes) that this thread copies
 };
-
-template <int kM, int kN>
-__device__ void clear(float (&x)[kM][kN][4]) {
-  SPILLWAY_UNROLL
-  for (int m = 0; m < kM; ++m) {
-    SPILLWAY_UNROLL
-    for (int n = 0; n < kN; ++n) {
-      SPILLWAY_UNROLL
-      for (int i = 0; i < 4; ++i) x[m][n][i] = 0;
-    }
-  }
-}
 
 /// Calls f(m, n, i, row, column) for each element of a warp's tile that this lane holds: element i of fragment (m, n), which lies at
 /// (row, column) of the tile.
@@ -306,11 +293,7 @@ void for_kernel(i64 width, Kind kind, F f) {
 
 template <class F>
 void launch_blocks(void (*kernel)(F), i64 blocks, int threads, int shared_bytes, const F& f) {
-  cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes), "attention");
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(blocks)), config.blockDim = dim3(static_cast<unsigned>(threads));
-  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes), config.stream = Stream::current().queue;
-  cuda_check(cudaLaunchKernelEx(&config, kernel, f), "attention");
+  mma::launch_with_shared("attention", kernel, blocks, threads, shared_bytes, f);
 }
 
 }  // namespace spillway::kernels::attention_mma

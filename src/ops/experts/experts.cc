@@ -1,5 +1,7 @@
 #include "ops/experts/experts.h"
 
+#include <algorithm>
+
 #include "kernels/experts/expert_products.h"
 #include "kernels/experts/expert_rows.h"
 #include "kernels/experts/router.h"
@@ -11,6 +13,12 @@ namespace spillway::ops {
 using autograd::Backward;
 using autograd::Recorder;
 using autograd::SavedTensor;
+
+namespace {
+
+Tensor workspace_or_none(i64 bytes) { return bytes > 0 ? workspace(bytes) : Tensor(); }
+
+}  // namespace
 
 Routed router(const Variable& in, i64 chosen, bool normalised, const RouterLoad& load) {
   if (in.shape().rank() != 2 || chosen < 1 || chosen > in.shape()[1])
@@ -33,7 +41,8 @@ ExpertRows expert_rows(const Tensor& choices, i64 count) {
   const Tensor experts = dense(choices);
   const ExpertRows rows{empty({count + 1}, DType::int32, "expert rows"), empty({experts.elems()}, DType::int32, "expert rows"),
                         empty(experts.shape(), DType::int32, "expert rows")};
-  kernels::sort_by_expert(experts, rows.begins, rows.choice_of_row, rows.row_of_choice_NK);
+  const Tensor scratch = workspace_or_none(kernels::sort_by_expert_workspace_bytes(experts.elems(), count));
+  kernels::sort_by_expert(experts, rows.begins, rows.choice_of_row, rows.row_of_choice_NK, scratch);
   return rows;
 }
 
@@ -49,75 +58,62 @@ Variable to_experts(const Variable& in, const ExpertRows& rows) {
 
 namespace {
 
-Tensor workspace_or_none(i64 bytes) { return bytes > 0 ? workspace(bytes) : Tensor(); }
-
 // The number of the first weight among the op's inputs. Input 0 is x, and the weights of the experts follow it.
 constexpr int kFirstWeight = 1;
 
-// Returns whether the expert has no rows, so that its weight need not be dequantized.
-// Returns false if `begins` is on a GPU, because reading it would wait for the GPU.
-bool has_no_rows(const Tensor& begins, size_t expert) {
-  if (begins.device().is_meta() || begins.device().is_cuda()) return false;
-  const i32* begin = begins.data<i32>() + expert;
-  return begin[0] == begin[1];
-}
+using kernels::ExpertProduct;
+using kernels::ExpertWeights;
 
-void input_gradient(Backward& b, const std::vector<SavedTensor>& weights, kernels::WeightFormat format, const Shape& shape,
-                    const Tensor& begins) {
-  const Tensor dy = b.gradient(), dx = b.target(0);
-  const Tensor scratch = workspace_or_none(kernels::expert_rows_workspace_bytes(dy.size(0), dx.size(1), dy.size(1), dy.dtype()));
-  for (size_t e = 0; e < weights.size(); ++e) {
-    if (has_no_rows(begins, e)) continue;
-    kernels::multiply_expert_rows(begins, static_cast<i64>(e), dy, values_of(b.saved(weights[e]), format, shape), dx, scratch);
-  }
+void multiply(const Tensor& begins, ExpertProduct product, const Tensor& a, const ExpertWeights& weights, const Tensor& out) {
+  const Tensor scratch =
+      workspace_or_none(kernels::expert_rows_workspace_bytes(product, a.size(0), weights.shape, weights.format, a.dtype()));
+  kernels::multiply_expert_rows(begins, product, a, weights, out, scratch);
 }
 
 void weight_gradients(Backward& b, SavedTensor kept_x, size_t experts, const Tensor& begins) {
   const Tensor dy = b.gradient();
-  for (size_t e = 0; e < experts; ++e) {
-    const int input = kFirstWeight + static_cast<int>(e);
-    if (!b.needs(input)) continue;
-    const Tensor x = b.saved(kept_x), dw = b.target(input);
-    const Tensor scratch =
-        workspace_or_none(kernels::expert_weight_workspace_bytes(dy.size(0), dy.size(1), x.size(1), dy.dtype(), dw.dtype()));
-    kernels::multiply_over_expert_rows(begins, static_cast<i64>(e), dy, x, dw, scratch);
-  }
+  std::vector<Tensor> dw;
+  for (size_t e = 0; e < experts; ++e) dw.push_back(b.target_if_needed(kFirstWeight + static_cast<int>(e)));
+  const auto wanted = std::ranges::find_if(dw, &Tensor::defined);
+  if (wanted == dw.end()) return;
+  const Tensor x = b.saved(kept_x);
+  const Tensor scratch =
+      workspace_or_none(kernels::expert_weight_workspace_bytes(dy.size(0), dy.size(1), x.size(1), dy.dtype(), wanted->dtype()));
+  kernels::multiply_over_expert_rows(begins, dy, x, dw, scratch);
 }
 
 }  // namespace
 
 Variable expert_linear(const Variable& in, const std::vector<Weight>& stored, const ExpertRows& rows) {
   const Variable x = dense(in);
-  std::vector<Weight> w;
-  for (const Weight& one : stored) w.push_back(dense(one));
-  require(!w.empty() && rows.begins.elems() == static_cast<i64>(w.size()) + 1 && x.shape().rank() == 2 && w[0].shape.rank() == 2,
-          "[expert_linear] expected rows [M, I] and one weight [O, I] for each expert");
-  bool fit = true, trained = false;
-  for (const Weight& one : w) {
-    fit = fit && one.shape == w[0].shape && one.format == w[0].format && one.stored.dtype() == x.dtype() && one.shape[1] == x.shape()[1];
-    trained = trained || one.stored.needs_gradient();
-  }
-  require(fit && x.shape()[0] == rows.choice_of_row.elems(),
-          "[expert_linear] expected one row for each choice, and weights that all have the same shape [O, I] and the type of the rows");
-  const i64 M = x.shape()[0], I = x.shape()[1], O = w[0].shape[0];
-  const Tensor y = empty({M, O}, x.dtype(), "output rows of experts");
-  {
-    const Tensor scratch = workspace_or_none(kernels::expert_rows_workspace_bytes(M, O, I, x.dtype()));
-    for (size_t e = 0; e < w.size(); ++e) {
-      if (has_no_rows(rows.begins, e)) continue;
-      const Tensor values = values_of(w[e].stored.value, w[e].format, w[e].shape);
-      kernels::multiply_expert_rows(rows.begins, static_cast<i64>(e), x.value, values.transpose(0, 1), y, scratch);
-    }
-  }
   std::vector<Variable> inputs{x};
-  for (const Weight& one : w) inputs.push_back(one.stored);
+  ExpertWeights w;
+  require(!stored.empty() && rows.begins.elems() == std::ssize(stored) + 1 && x.shape().rank() == 2 && stored[0].shape.rank() == 2,
+          "[expert_linear] expected rows [M, I] and one weight [O, I] for each expert");
+  w.format = stored[0].format, w.shape = stored[0].shape;
+  bool fit = x.shape()[0] == rows.choice_of_row.elems() && x.shape()[1] == w.shape[1], trained = false;
+  for (const Weight& one : stored) {
+    fit = fit && one.shape == w.shape && one.format == w.format && one.stored.dtype() == x.dtype();
+    trained = trained || one.stored.needs_gradient();
+    inputs.push_back(dense(one.stored));
+    w.stored.push_back(inputs.back().value);
+  }
+  require(fit,
+          "[expert_linear] expected one row for each choice, and weights that all have the same shape [O, I] and the type of the rows");
+  const Tensor y = empty({x.shape()[0], w.shape[0]}, x.dtype(), "output rows of experts");
+  multiply(rows.begins, ExpertProduct::with_transpose, x.value, w, y);
   Recorder r(inputs);
   const SavedTensor kept_x = trained ? r.save(x) : SavedTensor(), kept_begins = r.save(rows.begins);
   std::vector<SavedTensor> kept_w;
   for (const Variable& one : std::span(inputs).subspan(kFirstWeight)) kept_w.push_back(x.needs_gradient() ? r.save(one) : SavedTensor());
-  return r.output(y, [=, format = w[0].format, shape = w[0].shape](Backward& b) {
-    if (b.needs(0)) input_gradient(b, kept_w, format, shape, b.saved(kept_begins));
-    weight_gradients(b, kept_x, kept_w.size(), b.saved(kept_begins));
+  return r.output(y, [=, format = w.format, shape = w.shape](Backward& b) {
+    const Tensor begins = b.saved(kept_begins);
+    if (b.needs(0)) {
+      ExpertWeights weights{{}, format, shape};
+      for (const SavedTensor& one : kept_w) weights.stored.push_back(b.saved(one));
+      multiply(begins, ExpertProduct::with_weight, b.gradient(), weights, b.target(0));
+    }
+    weight_gradients(b, kept_x, kept_w.size(), begins);
   });
 }
 

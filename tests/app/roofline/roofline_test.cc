@@ -184,6 +184,69 @@ TEST_F(Gpt2Roofline, OnlyTrainingOfTextInHalvesOnAGpu) {
   EXPECT_THROW(roofline(), Error);
 }
 
+// Two layers of Qwen3-30B-A3B, the first of them with a plain MLP: 128 experts of width 768, of which each position takes eight.
+class ExpertsRoofline : public testing::Test {
+ protected:
+  static constexpr double kC = 2048, kF = 768, kExperts = 128, kChosen = 8;
+
+  static Roofline roofline(i64 sequences, i64 length) {
+    models::ModelConfig config = models::preset("qwen3-30b-a3b");
+    config.layers = 2;
+    config.experts->dense_layers = {0};
+    const nn::Sequential model = models::build(config, DType::bf16);
+    parallel::PlanRequest request;
+    request.model = &model;
+    request.layout = parallel::make_layout(model);
+    request.scheduling.format = optim::plain_format(DType::bf16);
+    request.scheduling.copy_engines = true;
+    request.device = Device::Kind::cuda;
+    request.micro_batch_size = sequences;
+    request.sequence_length = length;
+    request.placement = parallel::Placement::uniform(request.layout, Tier::device, Tier::device, Tier::device, {});
+    return make_roofline(make_plan(request), config);
+  }
+  static const Timed& line(const Roofline& r, const std::string& name) {
+    const auto at = std::ranges::find_if(r.kernels, [&](const Timed& t) { return t.kernel.name == name; });
+    if (at == r.kernels.end()) throw std::runtime_error("no line " + name);
+    return *at;
+  }
+};
+
+// 8192 positions are 65,536 rows, 512 an expert: tiles of 128 rows, of which each expert leaves half of one empty. The sums over rows take
+// 32 rows at a time.
+TEST_F(ExpertsRoofline, ProductsAreOfTheRoutedRowsAndTheirTiles) {
+  const Roofline r = roofline(4, 2048);
+  const Timed &gate = line(r, "experts' gate"), &down = line(r, "experts' down, dx"), &dw = line(r, "experts' up, dw");
+  EXPECT_EQ(gate.kernel.times, 1);
+  EXPECT_EQ(line(r, "MLP gate").kernel.times, 1);
+  EXPECT_EQ(line(r, "q").kernel.times, 2);
+  EXPECT_DOUBLE_EQ(gate.kernel.flops, 2 * (65536.0 + 128 * 64) * 768 * 2048);
+  EXPECT_DOUBLE_EQ(gate.kernel.model_flops, 2 * 65536.0 * 768 * 2048);
+  EXPECT_DOUBLE_EQ(gate.kernel.bytes, 2 * (65536.0 * (768 + 2048) + 128.0 * 768 * 2048));
+  EXPECT_NEAR(gate.seconds, 2 * 73728.0 * 768 * 2048 / (989e12 * 0.45) + 2e-6, 1e-9);
+  EXPECT_DOUBLE_EQ(down.kernel.flops, gate.kernel.flops);
+  EXPECT_DOUBLE_EQ(dw.kernel.flops, 2 * (65536.0 + 128 * 16) * 768 * 2048);
+  EXPECT_DOUBLE_EQ(dw.kernel.bytes, 2 * 65536.0 * (768 + 2048) + 4 * 128.0 * 768 * 2048);
+  EXPECT_DOUBLE_EQ(line(r, "experts' SwiGLU").kernel.bytes, 2 * 3 * 65536.0 * 768);
+  EXPECT_DOUBLE_EQ(line(r, "rows copied to experts").kernel.bytes, 2 * 2 * 65536.0 * 2048);
+}
+
+// 8 positions are 64 rows, which at most 64 of the 128 experts get, in tiles of 64.
+TEST_F(ExpertsRoofline, FewRowsReadTheWeightsOfFewExperts) {
+  const Roofline r = roofline(1, 8);
+  const Timed& gate = line(r, "experts' gate");
+  EXPECT_DOUBLE_EQ(gate.kernel.flops, 2 * (64.0 + 64 * 32) * 768 * 2048);
+  EXPECT_DOUBLE_EQ(gate.kernel.bytes, 2 * (64.0 * (768 + 2048) + 64.0 * 768 * 2048));
+  EXPECT_EQ(gate.bound, Bound::memory);
+}
+
+TEST_F(ExpertsRoofline, TheModelsFlopsAreSixAUsedParameterAndToken) {
+  const Roofline r = roofline(4, 2048);
+  const double attention = 2 * (2 * kC * 4096 + 2 * kC * 512), scores = 3 * 2 * 4 * 4096.0 * 4 * 2048 * 2049 / 2;
+  const double matrices = attention + 3 * kC * 6144 + kC * kExperts + 3 * kC * kF * kChosen + 151936 * kC;
+  EXPECT_NEAR(r.model_flops, 6 * matrices * 8192 + scores, 1e-6 * r.model_flops);
+}
+
 Outcome planned(const std::string& model, std::vector<std::string> more) {
   std::vector<std::string> args = {"plan", "--roofline", "--model", model, "--cluster", "1x1xH100-80GiB,1TiB", "--threads", "1"};
   args.insert(args.end(), more.begin(), more.end());

@@ -3,12 +3,11 @@
 #include <limits>
 
 #include "kernels/accumulate.h"
-#include "kernels/experts/expert_products.h"
 #include "kernels/experts/expert_rows.h"
 #include "kernels/experts/router.h"
 #include "kernels/experts/router_load.h"
-#include "kernels/products/matmul.h"
 #include "tensor/batch.h"
+#include "tests/kernels/experts/support_experts.h"
 #include "tests/support/gpu.h"
 #include "tests/support/numbers.h"
 
@@ -86,34 +85,14 @@ TEST_F(ExpertTwins, RouterOfTiesAndOfWhatIsNoNumber) {
   for (i64 i = 0; i < 12; ++i) EXPECT_TRUE(std::isnan(test::at(got.weights, i))) << i;
 }
 
-struct Rows {
-  Tensor begins, choice_of_row, row_of_choice;
-};
-
-Rows sorted(const Tensor& experts, i64 count) {
-  const Rows r{empty({count + 1}, DType::int32), empty({experts.elems()}, DType::int32), empty(experts.shape(), DType::int32)};
-  kernels::sort_by_expert(experts, r.begins, r.choice_of_row, r.row_of_choice);
-  return r;
-}
-
-// Returns `chosen` different experts for each token, in ascending order. If there are at least three experts, expert 1 gets no token.
-Tensor experts_of(i64 tokens, i64 count, i64 chosen) {
-  const Tensor experts = empty({tokens, chosen}, DType::int32);
-  for (i64 n = 0; n < tokens; ++n) {
-    std::vector<i32> of;
-    for (i64 k = 0; static_cast<i64>(of.size()) < chosen; ++k) {
-      const auto e = static_cast<i32>((n * n + 7 * n / 3 + k) % count);
-      if (e != 1 || count < 3) of.push_back(e);
-    }
-    std::sort(of.begin(), of.end());
-    std::copy(of.begin(), of.end(), experts.data<i32>() + n * chosen);
-  }
-  return experts;
-}
+using test::experts_of;
+using test::Rows;
+using test::sorted;
 
 struct Form {
   i64 tokens, experts, chosen, columns;
 };
+// The list of choices is sorted in stretches of at least 256 choices; of 300 tokens it fills three of them.
 constexpr Form kForms[] = {{1, 1, 1, 1}, {7, 3, 2, 5}, {300, 6, 2, 24}, {40, 70, 8, 33}, {20, 5, 4, 1040}};
 
 TEST_F(ExpertTwins, RowsAreTheCpus) {
@@ -175,68 +154,6 @@ TEST_F(ExpertTwins, RowsLieAnywhere) {
     });
     EXPECT_TRUE(test::same_bits(gpu().host(all[0]), gpu().host(all[2])));
     EXPECT_TRUE(test::same_bits(gpu().host(all[1]), gpu().host(all[3])));
-  }
-}
-
-struct Products {
-  Tensor y, dx;
-  std::vector<Tensor> dw;
-};
-
-// Returns y = x w^T, dx = dy w and dw = dy^T x of all experts, each over its own rows.
-Products multiplied(const Rows& rows, const Tensor& x, const std::vector<Tensor>& w, const Tensor& dy, DType gradients) {
-  const i64 M = x.size(0), I = x.size(1), O = dy.size(1);
-  Products p{empty({M, O}, x.dtype()), empty({M, I}, x.dtype()), {}};
-  const auto scratch = [](i64 bytes) { return bytes > 0 ? empty({bytes}, DType::uint8) : Tensor(); };
-  const Tensor of_rows = scratch(std::max(kernels::expert_rows_workspace_bytes(M, O, I, x.dtype()),
-                                          kernels::expert_rows_workspace_bytes(M, I, O, x.dtype()))),
-               of_weights = scratch(kernels::expert_weight_workspace_bytes(M, O, I, x.dtype(), gradients));
-  for (i64 e = 0; e < static_cast<i64>(w.size()); ++e) {
-    const Tensor& weight = w[static_cast<size_t>(e)];
-    kernels::multiply_expert_rows(rows.begins, e, x, weight.transpose(0, 1), p.y, of_rows);
-    kernels::multiply_expert_rows(rows.begins, e, dy, weight, p.dx, of_rows);
-    p.dw.push_back(empty({O, I}, gradients));
-    kernels::multiply_over_expert_rows(rows.begins, e, dy, x, p.dw.back(), of_weights);
-  }
-  return p;
-}
-
-TEST_F(ExpertTwins, ProductsNearFp64AndTheCpu) {
-  constexpr Form kSmaller[] = {{1, 1, 1, 1}, {7, 3, 2, 5}, {80, 6, 2, 24}, {12, 20, 8, 33}};
-  constexpr i64 kOutputs[] = {1, 16, 37};
-  for (const Form& f : kSmaller) {
-    const Tensor experts = experts_of(f.tokens, f.experts, f.chosen);
-    const Rows rows = sorted(experts, f.experts);
-    const i64 M = f.tokens * f.chosen;
-    for (const DType dtype : kFloats) {
-      for (const i64 outputs : kOutputs) {
-        const Tensor x = test::random({M, f.columns}, dtype, 1), dy = test::random({M, outputs}, dtype, 2);
-        std::vector<Tensor> w, exact_w;
-        for (i64 e = 0; e < f.experts; ++e) {
-          w.push_back(test::random({outputs, f.columns}, dtype, 10 + static_cast<u64>(e)));
-          exact_w.push_back(test::as(DType::f64, w.back()));
-        }
-        const DType gradients = wide_dtype(dtype);
-        const Products exact = multiplied(rows, test::as(DType::f64, x), exact_w, test::as(DType::f64, dy), DType::f64),
-                       here = multiplied(rows, x, w, dy, gradients);
-        const Products there = gpu().run([&] {
-          std::vector<Tensor> w_there;
-          for (const Tensor& t : w) w_there.push_back(gpu()(t));
-          return multiplied({gpu()(rows.begins), {}, {}}, gpu()(x), w_there, gpu()(dy), gradients);
-        });
-        const double u = test::half_ulp(wide_dtype(dtype)), narrow = is_half(dtype) ? test::half_ulp(dtype) : 0;
-        const auto near = [&](const Tensor& got, const Tensor& want, i64 terms, double rounding, const char* what) {
-          const double root = std::sqrt(static_cast<double>(terms));
-          test::expect_near(got, want, 10 * u * root + rounding, 10 * u * static_cast<double>(terms), what);
-        };
-        for (const Products* got : {&here, &there}) {
-          const auto host = [&](const Tensor& t) { return got == &there ? gpu().host(t) : t; };
-          near(host(got->y), exact.y, f.columns, narrow, "y");
-          near(host(got->dx), exact.dx, outputs, narrow, "dx");
-          for (size_t e = 0; e < w.size(); ++e) near(host(got->dw[e]), exact.dw[e], M, 0, "dw");
-        }
-      }
-    }
   }
 }
 

@@ -117,7 +117,7 @@ TEST_F(MixtureOnGpu, TakesTheBytesOfItsDryRun) {
   EXPECT_EQ(real.peak_bytes(), dry.peak_bytes());
 }
 
-TEST_F(MixtureOnGpu, NothingComesToTheHost) {
+TEST_F(MixtureOnGpu, FewLaunchesAndNothingComesToTheHost) {
   const std::vector<Tensor> given = there(inputs(DType::bf16));
   const StreamScope scope(gpu().stream());
   run(given, false);  // in this first run the library chooses algorithms for its products, so the log below shows only the second run
@@ -125,7 +125,8 @@ TEST_F(MixtureOnGpu, NothingComesToTheHost) {
   const std::vector<Tensor> kept = run(given, false);
   cuda_check(cudaStreamSynchronize(gpu().stream().queue), "cudaStreamSynchronize");
   if (!log.kept()) return;
-  EXPECT_GT(log.launches(), 6 * 9);
+  EXPECT_GT(log.launches(), 20);
+  EXPECT_LT(log.launches(), 6 * 9) << "a launch for each of the nine products, not for each of the six experts too";
   EXPECT_EQ(log.count("cudaMemcpyAsync") + log.count("cudaMemcpy2DAsync"), 0);
 }
 

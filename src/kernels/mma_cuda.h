@@ -1,11 +1,10 @@
 // Tensor core instructions for GPUs from compute capability 8.0 on: matrix products of a warp's fragments in bf16 or f16, loads of
 // fragments from shared memory, and asynchronous copies to shared memory (PTX ISA 9.0: "mma.m16n8k16", "ldmatrix", "cp.async"). Shared
 // memory is addressed by a 32-bit address within the shared window, so that an address takes only one register. Included only by
-// kernels/*/*_cuda.cu.
+// kernels/*/*_cuda.*.
 #pragma once
-#include <cuda_runtime.h>
-
 #include "base/types.h"
+#include "device/launch_cuda.h"
 #include "tensor/dtype.h"
 
 #ifdef __CUDACC__
@@ -18,6 +17,14 @@
 
 namespace spillway::kernels::mma {
 
+/// lane() returns the index of the calling thread in its warp, warp() that of its warp in a one-dimensional thread block.
+__device__ inline int lane() { return static_cast<int>(threadIdx.x) % 32; }
+__device__ inline int warp() { return static_cast<int>(threadIdx.x) / 32; }
+/// fragment_row() and fragment_column() return where this lane's elements lie within a fragment of 16 x 8 elements. A lane holds two
+/// rows, fragment_row() and the row 8 below it, and two columns, fragment_column() and the next one.
+__device__ inline int fragment_row() { return lane() / 4; }
+__device__ inline int fragment_column() { return lane() % 4 * 2; }
+
 /// Returns the address of the thread block's dynamic shared memory, a multiple of 256.
 __device__ inline u32 shared_begin() {
 #ifdef __CUDA_EMULATED__
@@ -26,6 +33,17 @@ __device__ inline u32 shared_begin() {
   extern __shared__ __align__(256) u8 dynamic_shared[];
   return static_cast<u32>(__cvta_generic_to_shared(dynamic_shared));
 #endif
+}
+
+/// Launches `kernel` in one-dimensional thread blocks that have `shared_bytes` of that memory each. Error messages contain `name`.
+template <class... Parameters, class... Arguments>
+void launch_with_shared(const char* name, void (*kernel)(Parameters...), i64 blocks, int threads, int shared_bytes,
+                        Arguments&&... arguments) {
+  cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes), name);
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(blocks)), config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes), config.stream = Stream::current().queue;
+  cuda_check(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...), name);
 }
 
 /// Returns x, but in a way that the compiler cannot see that the result is x. The compiler then computes values that depend on it after a
@@ -63,6 +81,24 @@ __device__ inline void wait_for_copies() {
   emulated_cuda::cp_async_wait(0);
 #else
   asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
+/// Ends a group of the copies that this thread began since the last group ended. The group may be empty.
+__device__ inline void end_group_of_copies() {
+#ifdef __CUDA_EMULATED__
+  emulated_cuda::cp_async_commit();
+#else
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+/// Waits until at most the kLast latest of this thread's groups of copies are still under way.
+template <int kLast>
+__device__ void wait_for_groups_before() {
+#ifdef __CUDA_EMULATED__
+  emulated_cuda::cp_async_wait(kLast);
+#else
+  asm volatile("cp.async.wait_group %0;" ::"n"(kLast) : "memory");
 #endif
 }
 
@@ -123,6 +159,19 @@ __device__ void multiply_add(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   }
 #endif
+}
+
+/// Sets kM x kN fragments of c to zero.
+template <int kM, int kN>
+__device__ void clear(float (&x)[kM][kN][4]) {
+  SPILLWAY_UNROLL
+  for (int m = 0; m < kM; ++m) {
+    SPILLWAY_UNROLL
+    for (int n = 0; n < kN; ++n) {
+      SPILLWAY_UNROLL
+      for (int i = 0; i < 4; ++i) x[m][n][i] = 0;
+    }
+  }
 }
 
 /// Rounds two numbers to H and returns them as one word, with `first` in the lower half.
