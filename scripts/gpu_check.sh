@@ -175,17 +175,21 @@ else
 fi
 turn 10
 facts=$(
-  asked() { timeout 20 nvidia-smi --query-gpu="$1" --format=csv,noheader 2>/dev/null | paste -sd';' | grep . || echo "nvidia-smi says nothing of it"; }
+  asked() {
+    timeout 20 nvidia-smi --query-gpu="$1" --format=csv,noheader 2>/dev/null | paste -sd';' | grep . || echo "nvidia-smi says nothing of it"
+  }
   system=$(. /etc/os-release 2>/dev/null && echo "$PRETTY_NAME")
   memory=$(awk '/MemTotal/ {printf "%.0f GiB", $2 / 1048576}' /proc/meminfo)
   processor=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
   asks='import torch; print(torch.__version__, "with CUDA", torch.version.cuda, "and cuDNN", torch.backends.cudnn.version())'
   torch=$(timeout 15 python3 -c "$asks" 2>&1 | tail -n 1)
   version=$(timeout 20 "$here/bin/spillway" --version | head -n 1)
+  disk=$(df -Ph "$work" | awk 'NR == 2 {print $4 " free on " $1}')
+  link=pcie.link.gen.max,pcie.link.width.max,pcie.link.gen.current,pcie.link.width.current
   echo "- archive: $version, revision $(cat "$here/share/revision" 2>/dev/null || echo unknown); $(date -u +%FT%TZ)${tiny:+; tiny sizes}"
-  echo "- node: $(uname -sr), $system, ${processor:-unknown processor}, $(nproc) cores, $memory; in $work: $(df -Ph "$work" | awk 'NR == 2 {print $4 " free on " $1}')"
+  echo "- node: $(uname -sr), $system, ${processor:-unknown processor}, $(nproc) cores, $memory; $disk"
   echo "- GPU: $(asked name,driver_version,memory.total,clocks.max.sm,clocks.max.mem,power.limit)"
-  echo "- PCIe, generation and lanes at their most and now: $(asked pcie.link.gen.max,pcie.link.width.max,pcie.link.gen.current,pcie.link.width.current)"
+  echo "- PCIe, generation and lanes at their most and now: $(asked $link)"
   cuda=$(timeout 20 nvidia-smi 2>/dev/null | sed -n 's/.*CUDA[^:]*Version: *\([0-9.]*\).*/\1/p')
   echo "- CUDA that the driver takes: ${cuda:-unknown}"
   for each in nvcc compute-sanitizer ncu; do

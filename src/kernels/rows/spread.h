@@ -1,6 +1,6 @@
 // Variances and running sums along an axis, for f32, f64, bf16 and f16. A lane is one line of elements along the axis (axis.h). All sums
-// are fp64. The CPU, and a GPU if a lane has at most 1024 elements or there are 2048 lanes or more, add a running sum one element after the other.
-// Otherwise a GPU adds in an order that depends only on the lane's length.
+// are fp64. The CPU, and a GPU if a lane has at most 1024 elements or there are 2048 lanes or more, add a running sum one element after the
+// other. Otherwise a GPU adds in an order that depends only on the lane's length.
 #pragma once
 #include "kernels/axis.h"
 
