@@ -7,9 +7,9 @@
 #include <map>
 #include <numeric>
 
+#include "app/roofline/expert_kernels.h"
 #include "base/error.h"
 #include "device/stream.h"
-#include "kernels/experts/expert_products.h"
 #include "kernels/losses/cross_entropy.h"
 #include "kernels/rows/norm.h"
 #include "kernels/sequence/attention_library.h"
@@ -34,11 +34,10 @@ constexpr i64 kAligned = 16;            // bytes of the widest load instruction
 // that add weight gradients to those of earlier micro-batches. `logits` counts the runs that recompute the logits of the head.
 struct Runs {
   double forward = 0, backward = 0, input = 0, weights = 0, added = 0, logits = 0;
-
-  Runs operator+(const Runs& o) const {
-    return {forward + o.forward, backward + o.backward, input + o.input, weights + o.weights, added + o.added, logits + o.logits};
-  }
 };
+Runs operator-(const Runs& a, const Runs& b) {
+  return {a.forward - b.forward, a.backward - b.backward, a.input - b.input, a.weights - b.weights, a.added - b.added, a.logits - b.logits};
+}
 
 class Table {
  public:
@@ -52,7 +51,7 @@ class Table {
     const StreamScope as_on_a_gpu(gpu);
     const std::map<Block, Runs> runs = runs_by_block();
     const auto of = [&](Block block) { return runs.contains(block) ? runs.at(block) : Runs(); };
-    m_.family == models::Family::gpt2 ? gpt2_layer(of(Block::layer)) : llama_layers(of(Block::layer), of(Block::expert_layer));
+    m_.family == models::Family::gpt2 ? gpt2_layer(of(Block::layer)) : llama_layer(of(Block::layer), of(Block::expert_layer));
     embedding(of(Block::embedding));
     head(of(Block::head));
     for (const parallel::List* list : {&plan_.train.head, &plan_.train.commit}) {
@@ -63,28 +62,31 @@ class Table {
   }
 
  private:
-  enum class Block { embedding, layer, expert_layer, head };
-
-  Block block_of(u32 block) const {
-    if (block == 0) return Block::embedding;
-    if (block + 1u == plan_.layout.blocks.size()) return Block::head;
-    return m_.has_experts(block - 1) ? Block::expert_layer : Block::layer;
-  }
+  enum class Block { embedding, layer, expert_layer, head };  // a layer with experts is also a layer
 
   std::map<Block, Runs> runs_by_block() const {
     std::map<Block, Runs> runs;
     for (const Instruction& i : plan_.train.head) {
       if (!computes_block(i.op)) continue;
-      Runs& r = runs[block_of(i.block)];
-      const bool input = makes_input_gradient(i.op), weights = makes_weight_gradients(i.op);
-      r.forward += i.op == Op::Forward || i.recompute;
-      r.backward += i.op != Op::Forward;
-      r.input += input;
-      r.weights += weights;
-      r.added += weights && !i.first;
-      r.logits += i.op != Op::Forward && plan_.logits_bytes > 0 && !i.keep_logits;
+      if (i.block == 0) {
+        count(i, runs[Block::embedding]);
+      } else if (i.block + 1u == plan_.layout.blocks.size()) {
+        count(i, runs[Block::head]);
+      } else {
+        count(i, runs[Block::layer]);
+        if (m_.has_experts(i.block - 1)) count(i, runs[Block::expert_layer]);
+      }
     }
     return runs;
+  }
+  void count(const Instruction& i, Runs& r) const {
+    const bool input = makes_input_gradient(i.op), weights = makes_weight_gradients(i.op);
+    r.forward += i.op == Op::Forward || i.recompute;
+    r.backward += i.op != Op::Forward;
+    r.input += input;
+    r.weights += weights;
+    r.added += weights && !i.first;
+    r.logits += i.op != Op::Forward && plan_.logits_bytes > 0 && !i.keep_logits;
   }
 
   // Each function from here to gpt2_layer() adds or describes one kind of kernel.
@@ -268,10 +270,8 @@ class Table {
     if (m_.residual_dropout > 0) pass(Work::elementwise, "residual additions", 2 * r.forward, 3 * one_pass());
   }
 
-  // Adds the kernels of layers with a plain MLP, which run `dense` times, and of layers with experts.
-  void llama_layers(const Runs& dense, const Runs& mixed) {
-    const Runs r = dense + mixed;
-    const double c = width(), d = static_cast<double>(m_.head_dim);
+  void llama_layer(const Runs& r, const Runs& mixed) {
+    const double c = width(), f = static_cast<double>(m_.mlp_width), d = static_cast<double>(m_.head_dim);
     const double q = static_cast<double>(m_.heads) * d, kv = static_cast<double>(m_.kv_heads) * d;
     // The products q, k and v share one input. Backward computes the dx of v first and adds those of k and of q to it.
     linear("q", r, c, q, m_.attention_bias, 0, one_pass());
@@ -280,90 +280,32 @@ class Table {
     linear("o", r, q, c, m_.attention_bias && m_.family != models::Family::qwen2, residual());
     attention(r);
     norms_and_residuals(r);
-    if (m_.family == models::Family::qwen3 || m_.family == models::Family::qwen3_moe) {
-      pass(Work::elementwise, "norm of q and k", r.forward, 2 * kHalf * rows_ * (q + kv));
-      pass(Work::elementwise, "norm of q and k, dx", r.input, 3 * kHalf * rows_ * (q + kv));
-      pass(Work::elementwise, "norm of q and k, dgamma", r.weights, 2 * kHalf * rows_ * (q + kv));
-    }
+    if (m_.family == models::Family::qwen3 || m_.family == models::Family::qwen3_moe) norm_of_heads(r, q + kv);
     pass(Work::elementwise, "RoPE of q and k", r.forward + r.input, 2 * kHalf * rows_ * (q + kv));
-    const double f = static_cast<double>(m_.mlp_width), attention_parameters = 2 * c * (q + kv) + 2 * c;
-    mlp(dense, f);
-    accumulate("weight gradients added", dense, attention_parameters + 3 * c * f);
-    if (!m_.experts) return;
-    experts(mixed);
-    accumulate("weight gradients of mixtures added", mixed, attention_parameters + expert_parameters());
+    const Runs dense = r - mixed;
+    linear("MLP gate", dense, c, f, m_.mlp_bias, 0, one_pass());
+    linear("MLP up", dense, c, f, m_.mlp_bias);
+    linear("MLP down", dense, f, c, m_.mlp_bias, residual());
+    pass(Work::elementwise, "SwiGLU", dense.forward, 3 * kHalf * rows_ * f);
+    pass(Work::elementwise, "SwiGLU, dx", dense.input, 5 * kHalf * rows_ * f);
+    accumulate("weight gradients added", dense, 2 * c * (q + kv) + 3 * c * f + 2 * c);
+    if (m_.experts) experts(mixed, 2 * c * (q + kv) + 2 * c);
   }
 
-  void swiglu(const std::string& name, const Runs& r, double rows, double f) {
-    pass(Work::elementwise, name, r.forward, 3 * kHalf * rows * f);
-    pass(Work::elementwise, name + ", dx", r.input, 5 * kHalf * rows * f);
+  // Adds the kernels of a norm of each head of queries and keys, which have `width` elements together.
+  void norm_of_heads(const Runs& r, double width) {
+    pass(Work::elementwise, "norm of q and k", r.forward, 2 * kHalf * rows_ * width);
+    pass(Work::elementwise, "norm of q and k, dx", r.input, 3 * kHalf * rows_ * width);
+    pass(Work::elementwise, "norm of q and k, dgamma", r.weights, 2 * kHalf * rows_ * width);
   }
 
-  void mlp(const Runs& r, double f) {
-    const double c = width();
-    linear("MLP gate", r, c, f, m_.mlp_bias, 0, one_pass());
-    linear("MLP up", r, c, f, m_.mlp_bias);
-    linear("MLP down", r, f, c, m_.mlp_bias, residual());
-    swiglu("SwiGLU", r, rows_, f);
-  }
-
-  // Returns the number of parameters of a layer's experts and router.
-  double expert_parameters() const {
-    return static_cast<double>(m_.experts->count) * width() * static_cast<double>(3 * m_.experts->width + 1);
-  }
-
-  // Adds the kernels of a mixture of experts, in which each position takes `chosen` rows. Half of the last tile of rows is empty on average
-  // in each expert that has rows. Weights of experts without rows are not read, but the gradients of all are written.
-  void experts(const Runs& r) {
-    using Tile = kernels::ExpertTile;
-    const models::ExpertsConfig& e = *m_.experts;
-    const double c = width(), f = static_cast<double>(e.width), count = static_cast<double>(e.count), k = static_cast<double>(e.chosen);
-    const double rows = rows_ * k, used = std::min(count, rows);
-    const auto whole = [](double n) { return std::ceil(n / Tile::kColumns) * Tile::kColumns; };
-    const auto routed = [&](const std::string& name, double times, double n, double inner) {
-      const double tile = static_cast<double>(Tile::rows_of(static_cast<i64>(rows), e.count)), computed = rows + used * tile / 2;
-      add({.work = Work::products,
-           .name = name,
-           .flops = 2 * computed * whole(n) * inner,
-           .reaches = ceilings_.expert_share,
-           .bytes = kHalf * (rows * (n + inner) + used * n * inner),
-           .model_flops = 2 * rows * n * inner,
-           .note = fmt::format("{:.0f} rows of {} experts x {:.0f} x {:.0f}, in tiles of {:.0f} rows", rows, e.count, n, inner, tile)},
-          times);
-    };
-    const auto over_rows = [&](const std::string& name, double in, double out) {
-      const double terms = rows + used * Tile::kDepth / 2;
-      add({.work = Work::products,
-           .name = name,
-           .flops = 2 * terms * whole(in) * whole(out),
-           .reaches = ceilings_.expert_share,
-           .bytes = kHalf * rows * (in + out) + kWide * count * in * out,
-           .model_flops = 2 * rows * in * out,
-           .note = fmt::format("{} x {:.0f} x {:.0f}, over {:.0f} rows", e.count, out, in, rows)},
-          r.weights);
-    };
-    const auto product = [&](const std::string& name, double in, double out) {
-      routed(name, r.forward, out, in);
-      again(r.forward - r.input);
-      routed(name + ", dx", r.input, in, out);
-      over_rows(name + ", dw", in, out);
-    };
+  // Adds the kernels of layers with experts that other layers do not have. `others` is the number of their parameters outside of the
+  // mixture.
+  void experts(const Runs& r, double others) {
+    const double c = width(), count = static_cast<double>(m_.experts->count), f = static_cast<double>(m_.experts->width);
     linear("router", r, c, count, false, 0, one_pass());
-    pass(Work::elementwise, "choice of experts", r.forward, rows_ * count * (kHalf + kWide) + rows * 2 * kWide);
-    pass(Work::elementwise, "choice of experts, dx", r.input, rows_ * count * (kHalf + kWide) + rows * 3 * kWide);
-    pass(Work::elementwise, "choices sorted by expert", r.forward, rows * 4 * kWide, 1, "three kernels");
-    if (e.evened_out) pass(Work::elementwise, "load of the experts", r.forward, kWide * (rows_ * count + rows));
-    pass(Work::elementwise, "rows copied to experts", r.forward, kHalf * 2 * rows * c);
-    pass(Work::elementwise, "rows copied to experts, dx", r.input, kHalf * (rows + rows_) * c);
-    product("experts' gate", c, f);
-    product("experts' up", c, f);
-    product("experts' down", f, c);
-    swiglu("experts' SwiGLU", r, rows, f);
-    pass(Work::elementwise, "gradients of gate's and up's rows added", r.input, 3 * kHalf * rows * c);
-    pass(Work::elementwise, "experts' rows summed", r.forward, kHalf * (rows + rows_) * c);
-    pass(Work::elementwise, "experts' rows summed, dx", r.input, kHalf * 2 * rows * c);
-    pass(Work::elementwise, "experts' rows summed, dweights", r.input, kHalf * 2 * rows * c);
-    pass(Work::elementwise, "residual added to the experts", r.forward, 3 * one_pass());
+    for (Kernel& kernel : expert_kernels(m_, rows_, {r.forward, r.input, r.weights}, ceilings_)) kernels_.push_back(std::move(kernel));
+    accumulate("weight gradients of mixtures added", r, others + count * c * (3 * f + 1));
   }
 
   // Adds the kernels of the embedding. Forward looks rows up. Backward clears the table of gradients, then reads and writes a row once for
