@@ -35,13 +35,14 @@ __device__ inline u32 shared_begin() {
 #endif
 }
 
-/// Launches `kernel` in one-dimensional thread blocks that have `shared_bytes` of that memory each. Error messages contain `name`.
+/// Launches `kernel` in a grid of `blocks` one-dimensional thread blocks that have `shared_bytes` of that memory each. Error messages
+/// contain `name`.
 template <class... Parameters, class... Arguments>
-void launch_with_shared(const char* name, void (*kernel)(Parameters...), i64 blocks, int threads, int shared_bytes,
+void launch_with_shared(const char* name, void (*kernel)(Parameters...), dim3 blocks, int threads, int shared_bytes,
                         Arguments&&... arguments) {
   cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes), name);
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(blocks)), config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.gridDim = blocks, config.blockDim = dim3(static_cast<unsigned>(threads));
   config.dynamicSmemBytes = static_cast<size_t>(shared_bytes), config.stream = Stream::current().queue;
   cuda_check(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...), name);
 }
@@ -196,6 +197,17 @@ __device__ inline float exp2_fast(float x) {
 #else
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#endif
+}
+
+/// Returns 1 / x with an error of at most 1 ulp, and 0 if x is infinite. x must not be subnormal.
+__device__ inline float reciprocal_fast(float x) {
+#ifdef __CUDA_EMULATED__
+  return 1 / x;
+#else
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 #endif
 }

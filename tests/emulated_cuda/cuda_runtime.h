@@ -121,6 +121,8 @@ inline unsigned __ballot_sync(unsigned mask, int predicate) {
   emulated_cuda::check_mask(mask);
   return emulated_cuda::ballot(predicate != 0);
 }
+inline float __saturatef(float x) { return x > 0 ? (x < 1 ? x : 1) : 0; }  // 0 for NaN
+inline int __popc(unsigned x) { return std::popcount(x); }
 inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
 
 template <class T>

@@ -19,7 +19,8 @@ namespace {
 using test::KernelCode;
 using test::LoopCode;
 
-constexpr int kPlain = 0, kUnaligned = 2;                         // the values of attention_mma::Kind that are tested
+// the values of attention_mma::Kind
+constexpr int kPlain = 0, kDrops = 1, kMasked = 2, kGeneral = 3;
 constexpr int kPlainWeight = 0, kInt8Weight = 2, kNf4Weight = 3;  // values of WeightFormat
 
 // Returns the number of registers per thread under a launch bound of `blocks` blocks of
@@ -37,30 +38,40 @@ struct Hot {
 };
 
 // The most accesses to local memory in a hot loop of a kernel that may spill registers.
-constexpr int kSpilled = 16;
+constexpr int kSpilled = 24;
 
-// Returns the limits for each head width. A width is k sixteenths, and a product of 2 x n fragments over the width takes 2 n k
+// Returns the limits for each head width. A width is k sixteenths, and a product of m x n fragments over the width takes m n k
 // instructions. Operands in registers need no loads. Kernels may keep loop constants in local memory if they hold sums of 32 x 128
 // or twice 32 x 64 elements beside a tile, if they draw dropout, or if three blocks of the forward kernel share a multiprocessor.
 std::vector<Hot> all_hot() {
   std::vector<Hot> all;
   for (const char* type : {"BFloat16", "Float16"}) {
-    for (const int width : {64, 96, 128}) {
-      for (int kind = kPlain; kind <= kUnaligned; ++kind) {
-        const int k = width / 16, drawn = kind == kPlain ? 0 : 1;
+    for (const int width : {64, 96, 128, 256}) {
+      for (int kind = kPlain; kind <= kGeneral; ++kind) {
+        const int k = width / 16, m = width <= 128 ? 2 : 1;  // a warp has m fragments of rows
         const std::string of = "<" + std::string(type) + ", " + std::to_string(width) + ", " + std::to_string(kind);
         const auto hot = [&](const std::string& name, int threads, int blocks, int stack, int products, int loads, int instructions) {
-          all.push_back({name, registers_for(threads, blocks), stack, products, loads, instructions, kind == kUnaligned});
+          all.push_back({name, registers_for(threads, blocks), stack, products, loads, instructions, kind == kGeneral});
         };
+        // Returns the instructions beyond those of a plain kernel, for `scores` scores in a lane. Dropout takes up to 11 for each score and
+        // has a loop that draws. Masks hide scores at both ends and have the arithmetic of scores twice, with a soft cap and without.
+        const auto more = [&](int scores) {
+          constexpr int kFixed[] = {0, 200, 200, 450}, kOfScore[] = {0, 11, 16, 26};
+          return kFixed[kind] + kOfScore[kind] * scores;
+        };
+        const bool drawn = kind == kDrops || kind == kGeneral;
         const bool crowded = width == 64 && kind == kPlain;  // three thread blocks of this kernel share a multiprocessor
-        hot("attend_tile" + of + ">", 128, crowded ? 3 : 2, drawn || crowded || width == 128 ? 40 : 0, 2 * 16 * k, (2 + 4 + 4) * k,
-            1250 + 700 * drawn);
-        hot("query_tile" + of + ">", 128, 2, drawn || width == 128 ? 40 : 0, 3 * 8 * k, width == 64 ? 6 * k : 10 * k, 560 + 540 * drawn);
+        const int n = 4 * m;                                 // a tile of forward has n fragments of keys
+        hot("attend_tile" + of + ">", 128, crowded ? 3 : 2, drawn || crowded || width == 128 ? 40 : 0, 2 * m * n * k, (m + n) * k,
+            (m == 2 ? 750 + 56 * k : 700) + more(4 * m * n));
+        const int few = 2 * m;  // fragments of columns of a step of query_tile and key_tile
+        hot("query_tile" + of + ">", 128, 2, kind != kPlain || width == 128 ? 40 : 0, 3 * m * few * k,
+            width == 64 ? 6 * k : (2 * m + 3 * few / 2) * k, 560 + more(4 * m * few));
         if (width == 64) {
-          hot("key_tile" + of + ">", 128, 2, 48, 4 * 8 * k, (4 + 4 + 2 + 2) * k, 560 + 560 * drawn);
+          hot("key_tile" + of + ">", 128, 2, 48, 4 * m * few * k, (4 + 4 + 2 + 2) * k, 560 + more(4 * m * few));
         } else {
-          hot("wide_key_tile" + of + ", 64>", 256, 1, width == 128 ? 80 : 0, 2 * 16 * k, (2 + 4 + 4) * k, 1150 + 860 * drawn);
-          hot("wide_key_tile" + of + ", 32>", 128, 1, 0, 2 * 8 * k, (2 + 2 + 2) * k, 760 + 640 * drawn);
+          hot("wide_key_tile" + of + ", 8>", 256, 1, width == 128 ? 80 : 0, 2 * m * n * k, (m + n) * k, 1150 + more(4 * m * n));
+          hot("wide_key_tile" + of + ", 4>", 128, 1, 0, 2 * m * few * k, (m + few) * k, 760 + more(4 * m * few));
         }
       }
     }

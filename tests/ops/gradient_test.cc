@@ -49,6 +49,16 @@ TEST(Gradient, GroupedAttentionWithoutMask) {
                  [&](const auto& in) { return ops::attention(in[0], in[1], in[2], options); });
 }
 
+TEST(Gradient, AttentionWithSinks) {
+  ops::AttentionOptions options;
+  options.scale = 0.7;
+  for (const double dropout : {0.0, 0.3}) {
+    options.dropout = dropout, options.key = RandomKey{3};
+    check_gradient({random({2, 5, 4, 3}, 1), random({2, 6, 2, 3}, 2), random({2, 6, 2, 3}, 3), random({4}, 4)},
+                   [&](const auto& in) { return ops::attention(in[0], in[1], in[2], options, in[3]); });
+  }
+}
+
 TEST(Gradient, AttentionOfWindowsDocumentsAndCaps) {
   for (const int which : {1, 2, 4, 7}) {
     ops::AttentionOptions options;
@@ -262,9 +272,9 @@ TEST(Attention, IsItsDefinitionOverSeveralTiles) {
   }
 }
 
-// Compares sliding windows of any width, documents longer than a tile and logit caps
+// Compares sliding windows of any width, documents longer than a tile, logit caps and sinks
 // with their definition, in rows so long that the kernel skips whole strips of keys.
-TEST(Attention, OfWindowsDocumentsAndCapsIsItsDefinition) {
+TEST(Attention, OfWindowsDocumentsCapsAndSinksIsItsDefinition) {
   constexpr i64 T = 1100, D = 3;
   const Tensor q = random({1, T, 1, D}, 1), k = random({1, T, 1, D}, 2), v = random({1, T, 1, D}, 3),
                positions = empty({1, T}, DType::int32);
@@ -273,16 +283,19 @@ TEST(Attention, OfWindowsDocumentsAndCapsIsItsDefinition) {
     i64 window;
     bool documents;
     double softcap;
+    std::optional<double> sink;
   };
-  for (const Form& form :
-       {Form{1, false, 0}, Form{7, false, 0}, Form{300, false, 0}, Form{5000, false, 0.6}, Form{0, true, 0}, Form{300, true, 0.6}}) {
+  for (const Form& form : {Form{1, false, 0, {}}, Form{7, false, 0, {}}, Form{300, false, 0, {}}, Form{5000, false, 0.6, {}},
+                           Form{0, true, 0, {}}, Form{300, true, 0.6, {}}, Form{0, false, 0, 1.5}, Form{300, true, 0.6, -0.5}}) {
     ops::AttentionOptions options;
     options.scale = 0.4, options.window = form.window, options.softcap = form.softcap;
     if (form.documents) options.positions_BT = positions;
-    const Tensor out = ops::attention(q, k, v, options).value;
+    Tensor sink;
+    if (form.sink) sink = empty({1}, DType::f64), sink.data<double>()[0] = *form.sink;
+    const Tensor out = ops::attention(q, k, v, options, sink).value;
     for (i64 t = 0; t < T; ++t) {
       const i64 first = std::max({i64{0}, form.window > 0 ? t + 1 - form.window : 0, form.documents ? t - positions.data<i32>()[t] : 0});
-      double total = 0, want[D] = {};
+      double total = form.sink ? std::exp(*form.sink) : 0, want[D] = {};
       for (i64 s = first; s <= t; ++s) {
         double score = 0;
         for (i64 d = 0; d < D; ++d) score += 0.4 * test::at(q, t * D + d) * test::at(k, s * D + d);

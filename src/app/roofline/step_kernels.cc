@@ -51,7 +51,8 @@ class Table {
     const StreamScope as_on_a_gpu(gpu);
     const std::map<Block, Runs> runs = runs_by_block();
     const auto of = [&](Block block) { return runs.contains(block) ? runs.at(block) : Runs(); };
-    m_.family == models::Family::gpt2 ? gpt2_layer(of(Block::layer)) : llama_layer(of(Block::layer), of(Block::expert_layer));
+    m_.family == models::Family::gpt2 ? gpt2_layer(of(Block::layer))
+                                      : llama_layer(of(Block::layer), of(Block::expert_layer), of(Block::windowed_layer));
     embedding(of(Block::embedding));
     head(of(Block::head));
     for (const parallel::List* list : {&plan_.train.head, &plan_.train.commit}) {
@@ -62,7 +63,8 @@ class Table {
   }
 
  private:
-  enum class Block { embedding, layer, expert_layer, head };  // a layer with experts is also a layer
+  // a layer with experts, and one whose window is shorter than a row, is also a layer
+  enum class Block { embedding, layer, expert_layer, windowed_layer, head };
 
   std::map<Block, Runs> runs_by_block() const {
     std::map<Block, Runs> runs;
@@ -75,6 +77,7 @@ class Table {
       } else {
         count(i, runs[Block::layer]);
         if (m_.has_experts(i.block - 1)) count(i, runs[Block::expert_layer]);
+        if (m_.is_windowed(i.block - 1) && m_.window < plan_.sequence_length) count(i, runs[Block::windowed_layer]);
       }
     }
     return runs;
@@ -187,22 +190,26 @@ class Table {
 
   // Adds the kernels of attention. For each score (query times key) Spillway's own kernel computes two products in forward and seven in
   // backward: the usual five, and the scores and the gradients of the probabilities a second time. The kernel works in tiles of 128 queries
-  // up to the diagonal. The model itself needs two products in forward and four in backward, and only for scores up to the diagonal.
-  void attention(const Runs& r) {
+  // up to the diagonal. The model itself needs two products in forward and four in backward, and only for scores up to the diagonal. In a
+  // layer with a window, tiles before the window are left out, up to one tile of 64 keys for 32 queries. Rows count as one document each.
+  void attention(const Runs& r, double window = 0) {
     const auto t = static_cast<double>(plan_.sequence_length), heads = static_cast<double>(m_.heads), d = static_cast<double>(m_.head_dim);
     const double batch = static_cast<double>(plan_.micro_batch_size), q = heads * d, kv = static_cast<double>(m_.kv_heads) * d;
-    const double scores = batch * heads * t * (t + 128) / 2, asked = batch * heads * t * (t + 1) / 2, lse = kWide * rows_ * heads;
+    const double full = window > 0 ? window : t, later = t - full;  // the first queries see all keys before them
+    const double scores = batch * heads * (full * (full + 128) / 2 + later * (full + 128)),
+                 asked = batch * heads * (full * (full + 1) / 2 + later * full), lse = kWide * rows_ * heads;
+    const std::string where = window > 0 ? fmt::format(" in windows of {:.0f}", window) : "";
     const auto multiplied = [&](const char* name, double products, double exps, double model, double bytes) {
       return Kernel{.work = Work::attention,
-                    .name = name,
+                    .name = "attention" + where + name,
                     .flops = products * 2 * d * scores,
                     .exps = exps * scores,
                     .bytes = bytes,
                     .model_flops = model * 2 * d * asked,
                     .note = fmt::format("{:.0f} products of length {:.0f} per score", products, d)};
     };
-    Kernel forward = multiplied("attention", 2, 1, 2, kHalf * rows_ * (2 * q + 2 * kv) + lse);
-    const bool cudnn = m_.attention == kernels::AttentionLibrary::cudnn && kernels::attention_shape_problem(shape()).empty();
+    Kernel forward = multiplied("", 2, 1, 2, kHalf * rows_ * (2 * q + 2 * kv) + lse);
+    const bool cudnn = window == 0 && m_.attention == kernels::AttentionLibrary::cudnn && kernels::attention_shape_problem(shape()).empty();
     const auto by_cudnn = [&](Kernel kernel, double wide, double narrow) {
       kernel.reaches = d < 96 ? narrow : wide;
       kernel.note += fmt::format(", at {:.1f} % of the peak by cuDNN", 100 * kernel.reaches);
@@ -211,13 +218,13 @@ class Table {
     if (cudnn) forward = by_cudnn(std::move(forward), ceilings_.cudnn_forward_share, ceilings_.cudnn_narrow_forward_share);
     add(std::move(forward), r.forward);
     again(r.forward - r.input);
-    pass(Work::attention, "attention, out times dout", r.input, kHalf * rows_ * 2 * q + lse);
-    if (!cudnn) return add(multiplied("attention, dq dk dv", 7, 2, 4, kHalf * rows_ * (5 * q + 6 * kv) + 4 * lse), r.input);
+    pass(Work::attention, "attention" + where + ", out times dout", r.input, kHalf * rows_ * 2 * q + lse);
+    if (!cudnn) return add(multiplied(", dq dk dv", 7, 2, 4, kHalf * rows_ * (5 * q + 6 * kv) + 4 * lse), r.input);
     // cuDNN's backward, if its sums must have a fixed order, writes the gradients of all T x T scores to memory, and computes dq as a
     // product of these gradients.
     const double square = kHalf * batch * heads * t * t;
-    for (Kernel part : {multiplied("attention, dk dv and dscores", 4, 1, 3, kHalf * rows_ * (2 * q + 4 * kv) + 2 * lse + square),
-                        multiplied("attention, dq of dscores", 1, 0, 1, kHalf * rows_ * (q + kv) + square)})
+    for (Kernel part : {multiplied(", dk dv and dscores", 4, 1, 3, kHalf * rows_ * (2 * q + 4 * kv) + 2 * lse + square),
+                        multiplied(", dq of dscores", 1, 0, 1, kHalf * rows_ * (q + kv) + square)})
       add(by_cudnn(std::move(part), ceilings_.cudnn_backward_share, ceilings_.cudnn_narrow_backward_share), r.input);
   }
   kernels::AttentionShape shape() const {
@@ -270,7 +277,7 @@ class Table {
     if (m_.residual_dropout > 0) pass(Work::elementwise, "residual additions", 2 * r.forward, 3 * one_pass());
   }
 
-  void llama_layer(const Runs& r, const Runs& mixed) {
+  void llama_layer(const Runs& r, const Runs& mixed, const Runs& windowed) {
     const double c = width(), f = static_cast<double>(m_.mlp_width), d = static_cast<double>(m_.head_dim);
     const double q = static_cast<double>(m_.heads) * d, kv = static_cast<double>(m_.kv_heads) * d;
     // The products q, k and v share one input. Backward computes the dx of v first and adds those of k and of q to it.
@@ -278,7 +285,8 @@ class Table {
     linear("k", r, c, kv, m_.attention_bias, 0, one_pass());
     linear("v", r, c, kv, m_.attention_bias);
     linear("o", r, q, c, m_.attention_bias && m_.family != models::Family::qwen2, residual());
-    attention(r);
+    attention(r - windowed);
+    attention(windowed, static_cast<double>(m_.window));
     norms_and_residuals(r);
     if (m_.family == models::Family::qwen3 || m_.family == models::Family::qwen3_moe) norm_of_heads(r, q + kv);
     pass(Work::elementwise, "RoPE of q and k", r.forward + r.input, 2 * kHalf * rows_ * (q + kv));
@@ -411,7 +419,7 @@ class Table {
 bool is_in_the_table(const ModelConfig& m) {
   using models::Family;
   constexpr Family kLikeLlama[] = {Family::llama, Family::mistral, Family::mixtral, Family::qwen2, Family::qwen3, Family::qwen3_moe};
-  return m.family == Family::gpt2 || (std::ranges::find(kLikeLlama, m.family) != std::end(kLikeLlama) && m.windowed.empty());
+  return m.family == Family::gpt2 || std::ranges::find(kLikeLlama, m.family) != std::end(kLikeLlama);
 }
 
 }  // namespace
@@ -421,10 +429,9 @@ std::vector<Kernel> kernels_of_step(const Plan& plan, const ModelConfig& model, 
   const bool text = !model.reads_images(), halves = size_of(plan.scheduling.format.weight) == 2;
   if (plan.on_gpu() && plan.training && text && halves && !frozen && is_in_the_table(model)) return Table(plan, model, ceilings).all();
   if (text && !is_in_the_table(model)) {
-    throw Error(
-        ErrorCode::usage,
-        "[--roofline] expected GPT-2, Llama, or Mistral, Mixtral or Qwen without sliding windows, because the table of kernels covers "
-        "only these; for other models `plan` predicts times without --roofline");
+    throw Error(ErrorCode::usage,
+                "[--roofline] expected GPT-2, Llama, Mistral, Mixtral or Qwen, because the table of kernels covers only these; for other "
+                "models `plan` predicts times without --roofline");
   }
   throw Error(ErrorCode::usage,
               "[--roofline] expected a plan for training text on a GPU in bf16 or fp16 with nothing frozen: --cluster "

@@ -65,8 +65,8 @@ __global__ void __launch_bounds__(kThreads, 2) rows_tile(RowsProblem<H> p, Nf4Le
 template <class H, int kRows, bool kTransposed, WeightFormat kFormat>
 void launch_tiles(const RowsProblem<H>& p) {
   const i64 blocks = most_row_tiles<kRows>(p.rows, p.weights.count) * ceil_div(p.n, kColumns);
-  mma::launch_with_shared("expert rows", rows_tile<H, kRows, kTransposed, kFormat>, blocks, kThreads, kSharedBytes<kRows, kFormat>, p,
-                          Nf4Levels());
+  mma::launch_with_shared("expert rows", rows_tile<H, kRows, kTransposed, kFormat>, dim3(static_cast<unsigned>(blocks)), kThreads,
+                          kSharedBytes<kRows, kFormat>, p, Nf4Levels());
 }
 
 template <class H, bool kTransposed, WeightFormat kFormat>

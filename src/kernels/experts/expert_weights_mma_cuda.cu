@@ -38,7 +38,8 @@ __global__ void __launch_bounds__(kThreads, 2) weight_tile(WeightProblem<H, Out>
 template <class H, class Out>
 void multiply_over_rows(const WeightProblem<H, Out>& p) {
   const i64 tiles = ceil_div(p.inputs, kColumns) * ceil_div(p.outputs, kRows);
-  mma::launch_with_shared("expert weights", weight_tile<H, Out>, tiles * p.out.count, kThreads, kStages * 2 * Tile::kBytes, p);
+  mma::launch_with_shared("expert weights", weight_tile<H, Out>, dim3(static_cast<unsigned>(tiles * p.out.count)), kThreads,
+                          kStages * 2 * Tile::kBytes, p);
 }
 template void multiply_over_rows(const WeightProblem<BFloat16, float>&);
 template void multiply_over_rows(const WeightProblem<BFloat16, BFloat16>&);

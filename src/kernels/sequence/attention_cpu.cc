@@ -201,9 +201,16 @@ struct Forward {
       const i64 count = tile.seen(t) - tile.first(t);
       if (mask.softcap > 0) rows::cap(seen, count, static_cast<T>(mask.scale), static_cast<T>(mask.softcap));
       lses[t] = rows::softmax(seen, count, scale_of_scores<T>(mask));
+      if (mask.sinks_H.defined()) lses[t] = add_sink(widen(mask.sinks_H.data<S>()[tile.h]), seen, count, lses[t]);
       tile.drop_row(t, row);
       tile.clear_unseen(t, row);
     }
+  }
+  // Lets a sink take its share of the probabilities p of a row. Returns the log-sum-exp with the sink, given that without it.
+  static T add_sink(T sink, T* p, i64 n, T lse) {
+    const T top = std::max(sink, lse), all = top + std::log(std::exp(lse - top) + std::exp(sink - top)), rest = std::exp(lse - all);
+    for (i64 s = 0; s < n; ++s) p[s] *= rest;
+    return all;
   }
 };
 
@@ -337,6 +344,9 @@ void check(const AttentionMask& mask, const Tensor& q, const Tensor& k, const Te
           "[attention] expected k and v of the same shape and dtype");
   require(mask.softcap >= 0 && mask.window >= 0 && (mask.causal || (mask.window == 0 && !mask.positions_BT.defined())),
           "[attention] expected a soft cap and a window of at least 0, and a window or documents only with a causal mask");
+  require(!mask.sinks_H.defined() ||
+              (mask.sinks_H.shape() == Shape{q.size(2)} && mask.sinks_H.dtype() == q.dtype() && mask.sinks_H.is_contiguous()),
+          "[attention] expected contiguous sinks [H] of the dtype of q");
   const Tensor& positions = mask.positions_BT;
   require(!positions.defined() ||
               (positions.shape() == Shape{k.size(0), k.size(1)} && positions.dtype() == DType::int32 && positions.is_contiguous()),
@@ -391,6 +401,30 @@ void attention_gradient(const Tensor& q, const Tensor& k, const Tensor& v, const
   for_dtype("attention_gradient", q.dtype(), [&]<class T>(T) {
     run_items<Wide<T>>(extents.batch, extents.kv_heads, extents.backward_elems(q.dtype()), workspace,
                        Backward<T>{extents, mask, q, k, v, out, lse, dout, dq, dk, dv});
+  });
+}
+
+void attention_sinks_gradient(const Tensor& out, const Tensor& lse, const Tensor& dout, const Tensor& sinks_H, const Tensor& dsinks_H) {
+  const i64 batch = out.size(0), queries = out.size(1), heads = out.size(2), width = out.size(3);
+  require(sinks_H.shape() == Shape{heads} && dsinks_H.shape() == Shape{heads} && sinks_H.dtype() == out.dtype() &&
+              dsinks_H.dtype() == wide_dtype(out.dtype()) && sinks_H.is_contiguous() && dsinks_H.is_contiguous(),
+          "[attention] expected contiguous sinks [H] of the dtype of q, and their gradients in its wide dtype");
+  if (dout.device().is_meta()) return;
+  SPILLWAY_RETURN_IF_CUDA(dout, attention_sinks_gradient(out, lse, dout, sinks_H, dsinks_H));
+  for_dtype("attention_sinks_gradient", out.dtype(), [&]<class S>(S) {
+    using T = Wide<S>;
+    Stream::current().run(heads, [&](i64 h, int) {
+      const T sink = widen(sinks_H.data<S>()[h]);
+      double sum = 0;
+      for (i64 b = 0; b < batch; ++b) {
+        const Head<S> result(out, b, h), dresult(dout, b, h);
+        const T* lses = lse.data<T>() + (b * heads + h) * queries;
+        for (i64 t = 0; t < queries; ++t) {
+          sum -= static_cast<double>(std::exp(sink - lses[t])) * static_cast<double>(rows::dot<S>(result.row(t), dresult.row(t), width));
+        }
+      }
+      dsinks_H.data<T>()[h] = static_cast<T>(sum);
+    });
   });
 }
 

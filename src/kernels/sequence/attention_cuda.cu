@@ -85,29 +85,59 @@ __global__ void __launch_bounds__(kThreads) attend(Forward<S> f) {
     for_quad([&](int i) {
       total[i] = fold_lanes(total[i], Plus(), kSide);
       const bool mine = threadIdx.x == 0 && piece.first == 0 && first_row + i < e.queries;
-      if (mine) f.lse[(b * e.heads + h) * e.queries + first_row + i] = f.scale * top[i] + std::log(total[i]);
+      const T lse = f.end_softmax(h, f.scale * top[i], total[i]);
+      if (mine) f.lse[(b * e.heads + h) * e.queries + first_row + i] = lse;
     });
     sum.for_all([&](T& element, int i) { element /= total[i]; });
     store(sum, f.out.at(b, h, piece.begin), f.out.row, e.queries - piece.begin, piece.first, e.width, f.out.aligned);
   }
 }
 
+// Computes the scalar product of the rows t of out and dout. The lanes of a warp share the row, and each gets the product.
+template <class S>
+__device__ Wide<S> dot_row(const View<const S>& out, const View<const S>& dout, i64 width, i64 b, i64 h, i64 t) {
+  const S *x = out.at(b, h, t), *y = dout.at(b, h, t);
+  Wide<S> sum = 0;
+  for (i64 c = WarpRows::rank() * kQuad; c < width; c += kWarpThreads * kQuad) {
+    const auto some = load_pack<kQuad>(x + c, width - c, out.aligned), others = load_pack<kQuad>(y + c, width - c, dout.aligned);
+    for (int i = 0; i < kQuad; ++i) sum = std::fma(some.at[i], others.at[i], sum);
+  }
+  return WarpRows::fold(sum, Plus());
+}
+
 // Computes delta[b, h, t], the scalar product of the rows t of out and dout, with one warp per row.
 template <class S>
 __global__ void dot_rows(Backward<S> f) {
-  using T = Wide<S>;
   const Extents& e = f.extents;
   for (i64 row = WarpRows::first(); row < e.batch * e.heads * e.queries; row += WarpRows::step()) {
     const i64 t = row % e.queries, h = row / e.queries % e.heads, b = row / e.queries / e.heads;
-    const S *x = f.out.at(b, h, t), *y = f.dout.at(b, h, t);
-    T sum = 0;
-    for (i64 c = WarpRows::rank() * kQuad; c < e.width; c += kWarpThreads * kQuad) {
-      const auto some = load_pack<kQuad>(x + c, e.width - c, f.out.aligned), others = load_pack<kQuad>(y + c, e.width - c, f.dout.aligned);
-      for (int i = 0; i < kQuad; ++i) sum = std::fma(some.at[i], others.at[i], sum);
-    }
-    sum = WarpRows::fold(sum, Plus());
-    if (WarpRows::rank() == 0) f.delta[row] = sum;
+    const Wide<S> delta = dot_row(f.out, f.dout, e.width, b, h, t);
+    if (WarpRows::rank() == 0) f.delta[row] = delta;
   }
+}
+
+template <class S>
+struct Sinks {
+  View<const S> out, dout;
+  i64 batch, queries, width;
+  const Wide<S>* lse;
+  const S* sinks;
+  Wide<S>* dsinks;
+};
+
+// Computes the gradient of one head's sink per thread block. Each warp sums its rows in ascending order; the warps' sums are added last.
+template <class S>
+__global__ void sink_gradients(Sinks<S> f) {
+  using T = Wide<S>;
+  const i64 h = blockIdx.x, heads = gridDim.x;
+  const T sink = widen(f.sinks[h]);
+  T sum = 0;
+  for (i64 row = threadIdx.x / kWarpThreads; row < f.batch * f.queries; row += WarpRows::kRowsOfBlock) {
+    const i64 t = row % f.queries, b = row / f.queries;
+    sum = std::fma(-std::exp(sink - f.lse[(b * heads + h) * f.queries + t]), dot_row(f.out, f.dout, f.width, b, h, t), sum);
+  }
+  sum = BlockRows<kBlockThreads>::fold(WarpRows::rank() == 0 ? sum : T(0), Plus());
+  if (threadIdx.x == 0) f.dsinks[h] = sum;
 }
 
 // Turns `score` from the score of query t and key s into the probability after dropout, and `gradient` from the probability's gradient into
@@ -220,13 +250,15 @@ void launch_tiles(void (*kernel)(F), const F& f, i64 batch_heads, i64 rows, i64 
 }
 
 bool by_cudnn(const Tensor& q, const Tensor& k, const AttentionMask& mask) {
-  return mask.dropout == 0 && mask.is_plain() && attention_cudnn::takes(q.shape(), k.shape(), q.dtype(), mask.library);
+  return mask.dropout == 0 && mask.is_plain(k.size(1)) && !mask.sinks_H.defined() &&
+         attention_cudnn::takes(q.shape(), k.shape(), q.dtype(), mask.library);
 }
 
 }  // namespace
 
 i64 attention_workspace_bytes(const Shape& q, const Shape& k, DType dtype, AttentionLibrary library) {
-  return attention_cudnn::takes(q, k, dtype, library) ? attention_cudnn::workspace_bytes(q, k, dtype) : 0;
+  const i64 own = attention_mma::workspace_bytes(q, k, dtype);
+  return attention_cudnn::takes(q, k, dtype, library) ? std::max(own, attention_cudnn::workspace_bytes(q, k, dtype)) : own;
 }
 
 i64 attention_gradient_workspace_bytes(const Shape& q, const Shape& k, DType dtype, AttentionLibrary library) {
@@ -241,12 +273,13 @@ void attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attentio
   for_dtype("attention", q.dtype(), [&]<class S>(S) {
     Forward<S> f;
     set(f, q, k, v, mask);
-    f.out = View<S>(out), f.lse = lse.data<Wide<S>>();
+    f.out = View<S>(out), f.lse = lse.data<Wide<S>>(), f.sinks = mask.sinks_H.defined() ? mask.sinks_H.data<S>() : nullptr;
+    f.parts = workspace.defined() ? reinterpret_cast<Wide<S>*>(workspace.raw()) : nullptr;
     if constexpr (kIsHalf<S>) {
-      if (mask.is_plain() && attention_mma::takes(q.dtype(), f.extents.width)) return attention_mma::attend(f);
+      if (attention_mma::takes(q.dtype(), f.extents.width)) return attention_mma::attend(f);
     }
     for_width<Wide<S>>(f.extents.width, [&]<int kWidth>(std::integral_constant<int, kWidth>) {
-      launch_tiles(mask.is_plain() ? attend<kWidth, S, true> : attend<kWidth, S, false>, f, f.extents.batch * f.extents.heads,
+      launch_tiles(mask.is_plain(k.size(1)) ? attend<kWidth, S, true> : attend<kWidth, S, false>, f, f.extents.batch * f.extents.heads,
                    f.extents.queries, kWidth);
     });
   });
@@ -266,14 +299,23 @@ void attention_gradient(const Tensor& q, const Tensor& k, const Tensor& v, const
     const i64 rows = e.batch * e.heads * e.queries;
     launch("attention", dot_rows<S>, blocks_for(rows, WarpRows::kRowsOfBlock), dim3(kBlockThreads), f);
     if constexpr (kIsHalf<S>) {
-      if (mask.is_plain() && attention_mma::takes(q.dtype(), e.width)) return attention_mma::gradients(f);
+      if (attention_mma::takes(q.dtype(), e.width)) return attention_mma::gradients(f);
     }
     for_width<T>(e.width, [&]<int kWidth>(std::integral_constant<int, kWidth>) {
-      launch_tiles(mask.is_plain() ? query_gradients<kWidth, S, true> : query_gradients<kWidth, S, false>, f, e.batch * e.heads, e.queries,
-                   kWidth);
-      launch_tiles(mask.is_plain() ? key_gradients<kWidth, S, true> : key_gradients<kWidth, S, false>, f, e.batch * e.kv_heads, e.keys,
-                   kWidth);
+      launch_tiles(mask.is_plain(k.size(1)) ? query_gradients<kWidth, S, true> : query_gradients<kWidth, S, false>, f, e.batch * e.heads,
+                   e.queries, kWidth);
+      launch_tiles(mask.is_plain(k.size(1)) ? key_gradients<kWidth, S, true> : key_gradients<kWidth, S, false>, f, e.batch * e.kv_heads,
+                   e.keys, kWidth);
     });
+  });
+}
+
+void attention_sinks_gradient(const Tensor& out, const Tensor& lse, const Tensor& dout, const Tensor& sinks_H, const Tensor& dsinks_H) {
+  if (dsinks_H.elems() == 0) return;
+  for_dtype("attention_sinks_gradient", out.dtype(), [&]<class S>(S) {
+    const Sinks<S> f{View<const S>(out), View<const S>(dout), out.size(0),       out.size(1),
+                     out.size(3),        lse.data<Wide<S>>(), sinks_H.data<S>(), dsinks_H.data<Wide<S>>()};
+    launch("attention", sink_gradients<S>, dim3(static_cast<unsigned>(out.size(2))), dim3(kBlockThreads), f);
   });
 }
 

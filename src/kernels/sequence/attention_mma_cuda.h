@@ -1,4 +1,4 @@
-// Attention on tensor cores for bf16 and f16 heads of 32 to 128 elements. attention_cuda.cu calls these functions, which launch the
+// Attention on tensor cores for bf16 and f16 heads of 32 to 256 elements. attention_cuda.cu calls these functions, which launch the
 // kernels.
 #pragma once
 #include "kernels/sequence/attention_problem_cuda.h"
@@ -13,6 +13,8 @@ int shared_bytes();
 /// must be a multiple of 16 and at least 32, since narrower heads would be nearly all padding.
 bool takes(DType dtype, i64 width);
 
+/// Returns the bytes of workspace of attend(). They are 0 unless there are so few queries, and so many keys, that the keys are split.
+i64 workspace_bytes(const Shape& q, const Shape& k, DType dtype);
 /// Computes attention's forward pass on tensor cores. H is BFloat16 or Float16.
 template <class H>
 void attend(const attention_problem::Forward<H>& f);

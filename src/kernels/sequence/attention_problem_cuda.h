@@ -1,6 +1,7 @@
 // The arguments of attention as GPU kernels receive them. Included only by kernels/*/*_cuda.cu.
 #pragma once
 #include <cmath>
+#include <numbers>
 #include <type_traits>
 
 #include "kernels/packs_cuda.h"
@@ -39,7 +40,7 @@ struct View {
 struct Extents {
   i64 batch, queries, keys, heads, kv_heads, width;
   bool causal;
-  i64 window;            // the size of the attention window; 0 if there is none
+  i64 window;            // the size of the attention window; 0 if there is none, or if it holds all keys
   const i32* positions;  // [batch, keys]: the position of each key in its document; may be null
   __device__ i64 seen(i64 t) const { return causal ? min(keys, t + 1 + keys - queries) : keys; }
   /// Returns the first key that query t sees. If t lies beyond the last query, returns the first key that the last query sees.
@@ -48,6 +49,8 @@ struct Extents {
     const i64 of_window = window > 0 ? max(i64{0}, position + 1 - window) : 0;
     return positions ? max(of_window, position - positions[b * keys + position]) : of_window;
   }
+  /// Returns whether windows or documents hide the first keys from some queries.
+  bool has_ranges() const { return window > 0 || positions; }
   __device__ i64 first_query(i64 s) const { return causal ? max(i64{0}, s - (keys - queries)) : 0; }
 };
 
@@ -76,7 +79,8 @@ template <class S>
 struct Problem {
   Extents extents;
   Dropout<Wide<S>> dropout;
-  Wide<S> scale, cap;  // `cap` is the limit of the soft cap, which is applied before the scale; 0 if there is none
+  Wide<S> scale, cap;                   // `cap` is the limit of the soft cap, which is applied before the scale; 0 if there is none
+  float cap_inverse = 0, cap_rate = 0;  // 1 / cap and 2 log2(e) / cap, computed on the host, since kernel parameters cost no registers
   View<const S> q, k, v;
   __device__ bool drops(i64 b, i64 h, i64 t, i64 s) const { return dropout.drops(b, (h * extents.queries + t) * extents.keys + s); }
   /// capped() applies the soft cap to an unscaled score. slope() returns the derivative of the soft cap, given the score after it.
@@ -92,6 +96,16 @@ template <class S>
 struct Forward : Problem<S> {
   View<S> out;
   Wide<S>* lse;
+  const S* sinks;  // [H]; may be null
+  Wide<S>* parts;  // the workspace
+  /// Ends the softmax of a row of head h. `top` is the largest score, scaled, and `total` the sum of exp(score - top). Adds the head's sink
+  /// to `total`, and returns the log-sum-exp.
+  __device__ Wide<S> end_softmax(i64 h, Wide<S> top, Wide<S>& total) const {
+    if (!sinks) return top + std::log(total);
+    const Wide<S> sink = widen(sinks[h]), most = top < sink ? sink : top, all = total * std::exp(top - most) + std::exp(sink - most);
+    total += std::exp(sink - top);  // infinite, so that the probabilities are 0, if the sink is far above
+    return most + std::log(all);
+  }
 };
 template <class S>
 struct Backward : Problem<S> {
@@ -102,9 +116,15 @@ struct Backward : Problem<S> {
 };
 
 inline Extents extents_of(const Tensor& q, const Tensor& k, const AttentionMask& mask) {
-  return {q.size(0),   q.size(1),   k.size(1),
-          q.size(2),   k.size(2),   q.size(3),
-          mask.causal, mask.window, mask.positions_BT.defined() ? mask.positions_BT.data<i32>() : nullptr};
+  return {q.size(0),
+          q.size(1),
+          k.size(1),
+          q.size(2),
+          k.size(2),
+          q.size(3),
+          mask.causal,
+          mask.window < k.size(1) ? mask.window : 0,
+          mask.positions_BT.defined() ? mask.positions_BT.data<i32>() : nullptr};
 }
 
 template <class S>
@@ -113,6 +133,10 @@ void set(Problem<S>& f, const Tensor& q, const Tensor& k, const Tensor& v, const
   f.extents = extents_of(q, k, mask);
   f.dropout = Dropout<T>(mask);
   f.scale = static_cast<T>(mask.scale), f.cap = static_cast<T>(mask.softcap / mask.scale);
+  if (f.cap > 0) {
+    f.cap_inverse = static_cast<float>(mask.scale / mask.softcap);
+    f.cap_rate = static_cast<float>(2 * std::numbers::log2e * mask.scale / mask.softcap);
+  }
   f.q = View<const S>(q), f.k = View<const S>(k), f.v = View<const S>(v);
 }
 

@@ -11,15 +11,14 @@ using autograd::Backward;
 using autograd::Recorder;
 using autograd::SavedTensor;
 
-kernels::AttentionMask mask_of(const AttentionOptions& o) {
-  return {o.scale, o.causal, o.dropout, o.key, o.first_sample, o.library, o.softcap, o.window, dense(o.positions_BT)};
+kernels::AttentionMask mask_of(const AttentionOptions& o, const Tensor& sinks_H = {}) {
+  return {o.scale, o.causal, o.dropout, o.key, o.first_sample, o.library, o.softcap, o.window, dense(o.positions_BT), sinks_H};
 }
 
 Tensor lse_for(const Tensor& q) { return empty({q.size(0), q.size(2), q.size(1)}, wide_dtype(q.dtype()), "attention log-sum-exp"); }
 
-void forward(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options, const Tensor& out, const Tensor& lse) {
-  kernels::attention(q, k, v, mask_of(options), out, lse,
-                     workspace(kernels::attention_workspace_bytes(q.shape(), k.shape(), q.dtype(), options.library)));
+void forward(const Tensor& q, const Tensor& k, const Tensor& v, const kernels::AttentionMask& mask, const Tensor& out, const Tensor& lse) {
+  kernels::attention(q, k, v, mask, out, lse, workspace(kernels::attention_workspace_bytes(q.shape(), k.shape(), q.dtype(), mask.library)));
 }
 
 // Returns the options of the forward pass with the positions that the tape saved.
@@ -45,24 +44,30 @@ struct Thirds {
 
 }  // namespace
 
-Variable attention(const Variable& queries, const Variable& keys, const Variable& values, const AttentionOptions& options) {
+Variable attention(const Variable& queries, const Variable& keys, const Variable& values, const AttentionOptions& options,
+                   const Variable& sinks_H) {
   if (queries.shape().rank() != 4 || keys.shape().rank() != 4 || !(keys.shape() == values.shape()))
     refuse("attention", "q[B, T, H, D] and k and v[B, T, Hkv, D]", {queries.value, keys.value, values.value});
   // Kernels accept heads with gaps between them, as in a key/value cache.
   // Tensors that a tape saves must be contiguous, so they are copied if needed.
-  const bool kept = queries.needs_gradient() || keys.needs_gradient() || values.needs_gradient();
+  const bool has_sinks = sinks_H.value.defined();
+  const bool kept = queries.needs_gradient() || keys.needs_gradient() || values.needs_gradient() || sinks_H.needs_gradient();
   const auto taken = [=](const Variable& x) { return kept || x.value.stride(-1) != 1 ? dense(x) : x; };
-  const Variable q = taken(queries), k = taken(keys), v = taken(values);
+  const Variable q = taken(queries), k = taken(keys), v = taken(values), sinks = dense(sinks_H);
   const Tensor out = empty(q.shape(), q.dtype(), "attention"), lse = lse_for(q.value);
-  forward(q.value, k.value, v.value, options, out, lse);
-  Recorder r({q, k, v});
+  forward(q.value, k.value, v.value, mask_of(options, sinks.value), out, lse);
+  Recorder r({q, k, v, sinks});
   const auto kept_q = r.save(q), kept_k = r.save(k), kept_v = r.save(v), kept_out = r.save(out), kept_lse = r.save(lse);
   const SavedTensor kept_positions = options.positions_BT.defined() ? r.save(dense(options.positions_BT)) : SavedTensor();
+  const SavedTensor kept_sinks = has_sinks ? r.save(sinks) : SavedTensor();
   return r.output(out, [=, q_shape = q.shape(), kv_shape = k.shape()](Backward& b) {
+    const Tensor y = b.saved(kept_out), lses = b.saved(kept_lse), sinks_again = has_sinks ? b.saved(kept_sinks) : Tensor();
+    if (has_sinks && b.needs(3)) kernels::attention_sinks_gradient(y, lses, b.gradient(), sinks_again, b.target(3));
+    if (!b.needs(0) && !b.needs(1) && !b.needs(2)) return;
     const Tensor dq = target_or_scratch(b, 0, q_shape), dk = target_or_scratch(b, 1, kv_shape), dv = target_or_scratch(b, 2, kv_shape);
     const i64 bytes = kernels::attention_gradient_workspace_bytes(q_shape, kv_shape, dq.dtype(), options.library);
-    kernels::attention_gradient(b.saved(kept_q), b.saved(kept_k), b.saved(kept_v), b.saved(kept_out), b.saved(kept_lse), b.gradient(),
-                                mask_of(restored(b, options, kept_positions)), dq, dk, dv, workspace(bytes));
+    kernels::attention_gradient(b.saved(kept_q), b.saved(kept_k), b.saved(kept_v), y, lses, b.gradient(),
+                                mask_of(restored(b, options, kept_positions), sinks_again), dq, dk, dv, workspace(bytes));
   });
 }
 
@@ -73,7 +78,7 @@ Variable attention_packed(const Variable& packed, i64 heads, const AttentionOpti
   }
   const Thirds in(qkv.value, heads);
   const Tensor out = empty({qkv.shape()[0], qkv.shape()[1], qkv.shape()[2] / 3}, qkv.dtype(), "attention"), lse = lse_for(in.q);
-  forward(in.q, in.k, in.v, options, out.reshape(in.q.shape()), lse);
+  forward(in.q, in.k, in.v, mask_of(options), out.reshape(in.q.shape()), lse);
   Recorder r({qkv});
   const auto kept_qkv = r.save(qkv), kept_out = r.save(out), kept_lse = r.save(lse);
   const SavedTensor kept_positions = options.positions_BT.defined() ? r.save(dense(options.positions_BT)) : SavedTensor();

@@ -103,6 +103,41 @@ TEST_F(Gpt2Roofline, AttentionByCudnn) {
   EXPECT_THROW(line(r, "attention, dq dk dv"), std::runtime_error);
 }
 
+// A window of 256 leaves few of the scores of a row of 1024. Layers with and without a window have separate lines.
+TEST(Roofline, AttentionInWindows) {
+  models::ModelConfig config = models::preset("llama-tiny");
+  config.positions = 1024, config.window = 256;
+  config.windowed = std::vector<bool>(static_cast<size_t>(config.layers), true);
+  config.windowed[0] = false;
+  const nn::Sequential model = models::build(config, DType::bf16);
+  parallel::PlanRequest request;
+  request.model = &model;
+  request.layout = parallel::make_layout(model);
+  request.scheduling.format = optim::plain_format(DType::bf16);
+  request.scheduling.copy_engines = true;
+  request.device = Device::Kind::cuda;
+  request.micro_batch_size = 2;
+  request.sequence_length = 1024;
+  request.placement = parallel::Placement::uniform(request.layout, Tier::device, Tier::device, Tier::device, {});
+  const auto line_of = [&](const std::string& name) {
+    const Roofline r = make_roofline(make_plan(request), config);
+    const auto at = std::ranges::find_if(r.kernels, [&](const Timed& t) { return t.kernel.name == name; });
+    return at == r.kernels.end() ? Kernel() : at->kernel;
+  };
+  const double heads = 2 * static_cast<double>(config.heads), width = static_cast<double>(config.head_dim);
+  const Kernel full = line_of("attention"), windowed = line_of("attention in windows of 256");
+  EXPECT_EQ(full.times, 1);
+  EXPECT_EQ(windowed.times, static_cast<double>(config.layers - 1));
+  double seen = 0;
+  for (int t = 0; t < 1024; ++t) seen += std::min(t + 1, 256);
+  EXPECT_DOUBLE_EQ(windowed.model_flops, 2 * 2 * width * heads * seen);
+  EXPECT_DOUBLE_EQ(full.model_flops, 2 * 2 * width * heads * 1024 * 1025 / 2);
+  EXPECT_GT(windowed.flops, windowed.model_flops);
+  EXPECT_LT(windowed.flops, full.flops / 1.5);
+  config.window = 1024;
+  EXPECT_EQ(line_of("attention").times, static_cast<double>(config.layers)) << "such a window holds the whole row";
+}
+
 // The head computes logits in pieces of 256 MiB. A piece holds 4096 columns of the fp32 logits of all rows.
 TEST_F(Gpt2Roofline, TheHeadIsCutInPiecesOfColumns) {
   const Roofline r = roofline();

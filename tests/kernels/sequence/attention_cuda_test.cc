@@ -2,6 +2,8 @@
 // In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on the CPU.
 #include "kernels/sequence/attention.h"
 
+#include <span>
+
 #include "tests/support/gpu.h"
 #include "tests/support/numbers.h"
 
@@ -20,6 +22,7 @@ struct Case {
   i64 window = 0;
   bool documents = false;
   double softcap = 0;
+  bool sinks = false;
   Shape q() const { return {batch, queries, heads, width}; }
   Shape k() const { return {batch, keys, kv_heads, width}; }
   kernels::AttentionMask mask() const {
@@ -41,50 +44,56 @@ struct Case {
   }
   std::string name() const {
     return to_string(q()) + " over " + to_string(k()) + (causal ? " causal" : "") + (dropout > 0 ? " dropout" : "") +
-           (window > 0 ? " window" : "") + (documents ? " documents" : "") + (softcap > 0 ? " softcap" : "");
+           (window > 0 ? " window" : "") + (documents ? " documents" : "") + (softcap > 0 ? " softcap" : "") + (sinks ? " sinks" : "");
   }
 };
 
 struct Inputs {
-  Tensor q, k, v, dout, positions;
+  Tensor q, k, v, dout, positions, sinks;
 };
 struct Results {
-  Tensor out, lse, dq, dk, dv;
+  Tensor out, lse, dq, dk, dv, dsinks;  // dsinks is undefined if there are no sinks
 };
 
 Inputs inputs(const Case& c, DType dtype) {
-  return {test::random(c.q(), dtype, 1), test::random(c.k(), dtype, 2), test::random(c.k(), dtype, 3), test::random(c.q(), dtype, 4),
-          c.positions()};
+  return {test::random(c.q(), dtype, 1),
+          test::random(c.k(), dtype, 2),
+          test::random(c.k(), dtype, 3),
+          test::random(c.q(), dtype, 4),
+          c.positions(),
+          c.sinks ? test::random({c.heads}, dtype, 5) : Tensor()};
 }
 
 Results run(const Case& c, const Inputs& in) {
   const DType dtype = in.q.dtype();
   const Results r{empty(c.q(), dtype), empty({c.batch, c.heads, c.queries}, wide_dtype(dtype)), empty(c.q(), dtype), empty(c.k(), dtype),
-                  empty(c.k(), dtype)};
+                  empty(c.k(), dtype), c.sinks ? empty({c.heads}, wide_dtype(dtype)) : Tensor()};
   const auto bytes = [](i64 n) { return empty({n}, DType::uint8); };
   kernels::AttentionMask mask = c.mask();
-  mask.positions_BT = in.positions;
+  mask.positions_BT = in.positions, mask.sinks_H = in.sinks;
   kernels::attention(in.q, in.k, in.v, mask, r.out, r.lse, bytes(kernels::attention_workspace_bytes(c.q(), c.k(), dtype)));
   kernels::attention_gradient(in.q, in.k, in.v, r.out, r.lse, in.dout, mask, r.dq, r.dk, r.dv,
                               bytes(kernels::attention_gradient_workspace_bytes(c.q(), c.k(), dtype)));
+  if (c.sinks) kernels::attention_sinks_gradient(r.out, r.lse, in.dout, in.sinks, r.dsinks);
   return r;
 }
 
 template <class F>
 Results each(const Results& r, F f) {
-  return {f(r.out), f(r.lse), f(r.dq), f(r.dk), f(r.dv)};
+  return {f(r.out), f(r.lse), f(r.dq), f(r.dk), f(r.dv), r.dsinks.defined() ? f(r.dsinks) : Tensor()};
 }
 
 Results on_gpu(test::Gpu& gpu, const Case& c, const Inputs& in) {
   const Results r = gpu.run([&] {
-    return run(c, {gpu(in.q), gpu(in.k), gpu(in.v), gpu(in.dout), in.positions.defined() ? gpu(in.positions) : Tensor()});
+    const auto there = [&](const Tensor& t) { return t.defined() ? gpu(t) : Tensor(); };
+    return run(c, {gpu(in.q), gpu(in.k), gpu(in.v), gpu(in.dout), there(in.positions), there(in.sinks)});
   });
   return each(r, [&](const Tensor& t) { return gpu.host(t); });
 }
 
 Inputs wide(const Inputs& in) {
   const auto wide = [](const Tensor& t) { return test::as(DType::f64, t); };
-  return {wide(in.q), wide(in.k), wide(in.v), wide(in.dout), in.positions};
+  return {wide(in.q), wide(in.k), wide(in.v), wide(in.dout), in.positions, in.sinks.defined() ? wide(in.sinks) : Tensor()};
 }
 Results in_fp64(const Case& c, const Inputs& in) { return run(c, wide(in)); }
 
@@ -94,6 +103,17 @@ void expect_same_bits(const Results& a, const Results& b) {
   EXPECT_TRUE(test::same_bits(a.dq, b.dq));
   EXPECT_TRUE(test::same_bits(a.dk, b.dk));
   EXPECT_TRUE(test::same_bits(a.dv, b.dv));
+  if (a.dsinks.defined()) {
+    EXPECT_TRUE(test::same_bits(a.dsinks, b.dsinks));
+  }
+}
+
+// The gradient of a sink sums, over the batch and the queries, probabilities times scalar products of rows, which have `relative` errors of
+// rows of length 1 and of products of D terms.
+void expect_sinks_near(const Case& c, const Results& got, const Results& exact, double relative, const std::string& what) {
+  if (!c.sinks) return;
+  const double rows = std::sqrt(static_cast<double>(c.batch * c.queries * c.width));
+  test::expect_near(got.dsinks, exact.dsinks, relative, relative * rows, what + " dsinks");
 }
 
 // Expects results near the fp64 ones. Let u be half an ulp. A score sums D products of numbers of size 1, with an error of
@@ -111,6 +131,7 @@ void expect_near_exact(const Case& c, const Results& got, const Results& exact, 
   test::expect_near(got.dq, exact.dq, near + narrow, near + 4 * narrow, what + " dq");
   test::expect_near(got.dk, exact.dk, near + narrow, near * rows + 4 * narrow, what + " dk");
   test::expect_near(got.dv, exact.dv, near + narrow, near * rows, what + " dv");
+  expect_sinks_near(c, got, exact, near + 4 * narrow, what);
 }
 
 void expect_near_fp64_and_the_cpu(test::Gpu& gpu, std::initializer_list<Case> cases) {
@@ -128,12 +149,12 @@ void expect_near_fp64_and_the_cpu(test::Gpu& gpu, std::initializer_list<Case> ca
 TEST_F(AttentionTwins, NearFp64AndTheCpu) {
   expect_near_fp64_and_the_cpu(gpu(),
                                {
-                                   {1, 1, 1, 1, 1, 1},                              // all sizes are 1
-                                   {2, 5, 5, 2, 1, 3, false},                       // odd sizes, a group of heads, no mask
-                                   {1, 65, 65, 1, 1, 20},                           // one query and key more than a tile
-                                   {1, 6, 70, 2, 2, 36},                            // more keys than queries, as with a cache
-                                   {1, 7, 7, 1, 1, 136},                            // head width above one block of columns
-                                   {1, 70, 70, 1, 1, 8, true, 0.3, 65, true, 0.7},  // window, documents, dropout and logit cap together
+                                   {1, 1, 1, 1, 1, 1},                                    // all sizes are 1
+                                   {2, 5, 5, 2, 1, 3, false},                             // odd sizes, a group of heads, no mask
+                                   {1, 65, 65, 1, 1, 20},                                 // one query and key more than a tile
+                                   {1, 6, 70, 2, 2, 36},                                  // more keys than queries, as with a cache
+                                   {1, 7, 7, 1, 1, 136},                                  // head width above one block of columns
+                                   {1, 70, 70, 2, 1, 8, true, 0.3, 65, true, 0.7, true},  // all that limits and changes scores together
                                });
 }
 
@@ -169,9 +190,17 @@ void expect_rows_near(const Tensor& got, const Tensor& want, double relative, do
 Results gradients_in_fp64(const Case& c, const Inputs& in, const Results& of) {
   const Inputs exact = wide(in);
   const Tensor out = test::as(DType::f64, of.out), lse = test::as(DType::f64, of.lse);
-  const Results r{out, lse, empty(c.q(), DType::f64), empty(c.k(), DType::f64), empty(c.k(), DType::f64)};
-  kernels::attention_gradient(exact.q, exact.k, exact.v, out, lse, exact.dout, c.mask(), r.dq, r.dk, r.dv,
+  const Results r{out,
+                  lse,
+                  empty(c.q(), DType::f64),
+                  empty(c.k(), DType::f64),
+                  empty(c.k(), DType::f64),
+                  c.sinks ? empty({c.heads}, DType::f64) : Tensor()};
+  kernels::AttentionMask mask = c.mask();
+  mask.positions_BT = in.positions, mask.sinks_H = exact.sinks;
+  kernels::attention_gradient(exact.q, exact.k, exact.v, out, lse, exact.dout, mask, r.dq, r.dk, r.dv,
                               empty({kernels::attention_gradient_workspace_bytes(c.q(), c.k(), DType::f64)}, DType::uint8));
+  if (c.sinks) kernels::attention_sinks_gradient(out, lse, exact.dout, exact.sinks, r.dsinks);
   return r;
 }
 
@@ -180,6 +209,26 @@ Results gradients_in_fp64(const Case& c, const Inputs& in, const Results& of) {
 // a row of a head, is then off by at most u of its length (about 0.4 u, and less than u if one product dominates), and
 // is rounded once more. One more u is for sums of terms that cancel. A key too many or too few among n would change a
 // row by 1 / sqrt(n) of its length, which is far more. The remaining errors are those of f32 in expect_near_exact().
+//
+// A soft cap has an absolute error of 2^-21 of the cap, which becomes a relative error of probabilities.
+void expect_near_fp64_on_tensor_cores(test::Gpu& gpu, std::span<const Case> cases) {
+  for (size_t i = 0; i < 2 * cases.size(); ++i) {
+    const Case& c = cases[i / 2];
+    const DType dtype = i % 2 == 0 ? DType::bf16 : DType::f16;
+    const Inputs in = inputs(c, dtype);
+    const Results got = on_gpu(gpu, c, in), exact = in_fp64(c, in), after = gradients_in_fp64(c, in, got);
+    const double capped = c.softcap * 0x1p-21, u = test::half_ulp(dtype) + capped;
+    const double f32 = 10 * test::half_ulp(DType::f32) * (std::sqrt(static_cast<double>(c.width)) + 4);
+    test::expect_near(got.lse, exact.lse, f32, f32 + capped, c.name() + " lse");
+    const double floor = f32 * static_cast<double>(c.width);
+    expect_rows_near(got.out, exact.out, 3 * u, floor, c.name() + " out");
+    expect_rows_near(got.dq, after.dq, 3 * u, floor, c.name() + " dq");
+    expect_rows_near(got.dk, after.dk, 3 * u, floor, c.name() + " dk");
+    expect_rows_near(got.dv, after.dv, 3 * u, floor, c.name() + " dv");
+    expect_sinks_near(c, got, after, f32, c.name());
+  }
+}
+
 TEST_F(AttentionTwins, TensorCoresNearFp64) {
   const Case cases[] = {
       {1, 1, 1, 1, 1, 64},             // one query and one key
@@ -194,21 +243,62 @@ TEST_F(AttentionTwins, TensorCoresNearFp64) {
       {1, 70, 140, 1, 1, 112, false},  // no mask
       {1, 66, 70, 2, 1, 32, true, 0.3},
       {1, 33, 129, 1, 1, 128, false, 0.5},
+      {1, 70, 100, 2, 1, 256},  // heads of more than 128 elements, whose tiles have fewer rows
+      {1, 33, 40, 1, 1, 160, false, 0.3},
   };
-  for (size_t i = 0; i < 2 * std::size(cases); ++i) {
-    const Case& c = cases[i / 2];
-    const DType dtype = i % 2 == 0 ? DType::bf16 : DType::f16;
-    const double u = test::half_ulp(dtype);
-    const Inputs in = inputs(c, dtype);
-    const Results got = on_gpu(gpu(), c, in), exact = in_fp64(c, in), after = gradients_in_fp64(c, in, got);
-    const double f32 = 10 * test::half_ulp(DType::f32) * (std::sqrt(static_cast<double>(c.width)) + 4);
-    test::expect_near(got.lse, exact.lse, f32, f32, c.name() + " lse");
-    const double floor = f32 * static_cast<double>(c.width);
-    expect_rows_near(got.out, exact.out, 3 * u, floor, c.name() + " out");
-    expect_rows_near(got.dq, after.dq, 3 * u, floor, c.name() + " dq");
-    expect_rows_near(got.dk, after.dk, 3 * u, floor, c.name() + " dk");
-    expect_rows_near(got.dv, after.dv, 3 * u, floor, c.name() + " dv");
-  }
+  expect_near_fp64_on_tensor_cores(gpu(), cases);
+}
+
+TEST_F(AttentionTwins, WindowsDocumentsAndCapsOnTensorCoresNearFp64) {
+  const Case cases[] = {
+      {1, 200, 200, 2, 1, 64, true, 0, 66},  // windows that begin in any row of a tile; a tile's first query is the last to see key 127
+      {1, 66, 200, 1, 1, 96, true, 0, 65},   // no query sees the first tile of keys
+      {2, 140, 140, 1, 1, 64, true, 0, 0, true},      // documents, other ones in each row
+      {1, 66, 130, 1, 1, 80, false, 0, 0, false, 2},  // only a soft cap
+      {1, 70, 130, 2, 1, 112, true, 0, 30, true, 1.5, true},
+      {1, 70, 130, 1, 1, 64, true, 0.3, 30, true, 1.5},   // with dropout
+      {1, 40, 40, 4, 2, 64, true, 0, 0, false, 0, true},  // only sinks
+      {1, 40, 100, 1, 1, 256, true, 0, 40, true, 2},
+  };
+  expect_near_fp64_on_tensor_cores(gpu(), cases);
+}
+
+TEST_F(AttentionTwinsMore, WindowsDocumentsAndCapsOnTensorCoresNearFp64) {
+  const Case cases[] = {
+      {1, 130, 130, 1, 1, 64, true, 0, 1},         // each query sees its own key alone
+      {2, 300, 300, 1, 1, 64, true, 0, 0, true},   // rows of more than two blocks of queries and of keys
+      {1, 200, 230, 2, 1, 128, true, 0, 0, true},  // documents of which the first have no queries
+      {1, 130, 260, 1, 1, 64, true, 0, 100, false, 50},
+      {2, 130, 200, 2, 1, 112, true, 0, 30, true, 1.5},
+      {1, 100, 140, 1, 1, 128, true, 0.3, 60},
+      {1, 70, 130, 2, 1, 256, true, 0, 40, true, 2},
+  };
+  expect_near_fp64_on_tensor_cores(gpu(), cases);
+}
+
+// The keys of few queries are split into parts of 512. Some parts have no key that a query sees.
+TEST_F(AttentionTwins, SplitKeysOnTensorCoresNearFp64) {
+  const Case cases[] = {
+      {1, 1, 513, 2, 1, 64},
+      {2, 3, 1100, 1, 1, 96, true, 0, 600, true},
+      {1, 16, 600, 1, 1, 128, true, 0, 40, false, 2, true},
+      {1, 2, 520, 1, 1, 32, true, 0.3},  // not split
+  };
+  expect_near_fp64_on_tensor_cores(gpu(), cases);
+}
+
+TEST_F(AttentionTwinsMore, SplitKeysOnTensorCoresNearFp64) {
+  const Case cases[] = {{1, 16, 1030, 2, 1, 128, true, 0, 40, false, 2, true}, {1, 16, 600, 1, 1, 256, false}};
+  expect_near_fp64_on_tensor_cores(gpu(), cases);
+}
+
+// A window that holds all keys must not change a bit.
+TEST_F(AttentionTwins, AWindowOfTheWholeRowOnTensorCores) {
+  const Case plain{1, 40, 70, 1, 1, 64};
+  Case whole = plain;
+  whole.window = 70;
+  const Inputs in = inputs(plain, DType::bf16);
+  expect_same_bits(on_gpu(gpu(), whole, in), on_gpu(gpu(), plain, in));
 }
 
 // The results of one sample must depend neither on its place in the batch nor on the other samples.
@@ -226,7 +316,8 @@ TEST_F(AttentionTwins, SamplesOfABatchOnTensorCores) {
 // emulates.
 TEST_F(AttentionTwins, TheSameBitsWithLessSharedMemoryOnTensorCores) {
   if (!std::getenv("SPILLWAY_EMULATED_GPUS")) GTEST_SKIP() << "needs emulated GPUs";
-  for (const Case& c : {Case{1, 100, 130, 2, 1, 96}, Case{1, 70, 101, 1, 1, 128, true, 0.3}}) {
+  for (const Case& c : {Case{1, 100, 130, 2, 1, 96}, Case{1, 70, 101, 1, 1, 128, true, 0.3},
+                        Case{1, 100, 130, 1, 1, 128, true, 0, 40, false, 2}, Case{1, 70, 90, 1, 1, 256}}) {
     const Inputs in = inputs(c, DType::bf16);
     const Results wide = on_gpu(gpu(), c, in);
     ::setenv("SPILLWAY_EMULATED_SHARED_BYTES", "101376", 1);
@@ -247,8 +338,7 @@ Tensor before_nan(test::Gpu& gpu, const Tensor& t, int axis) {
 }
 
 TEST_F(AttentionTwins, NothingBehindTheLastRowOnTensorCores) {
-  for (const i64 width : {64, 96}) {
-    const Case c{1, 65, 70, 1, 1, width};
+  for (const Case& c : {Case{1, 65, 70, 1, 1, 64}, Case{1, 65, 70, 1, 1, 96}, Case{1, 65, 70, 1, 1, 64, true, 0, 20, false, 2}}) {
     const Inputs in = inputs(c, DType::bf16);
     const Results plain = on_gpu(gpu(), c, in);
     const auto rows = [&](const Tensor& t) { return before_nan(gpu(), t, 1); };
@@ -327,6 +417,8 @@ TEST_F(AttentionTwins, TheSameBitsAgainAndInOtherViews) {
   expect_same_bits_again(gpu(), {1, 70, 70, 2, 2, 64}, {DType::bf16});
   expect_same_bits_again(gpu(), {2, 9, 9, 1, 1, 80}, {DType::bf16});
   expect_same_bits_again(gpu(), {1, 40, 40, 1, 1, 32, true, 0.3}, {DType::f16});
+  expect_same_bits_again(gpu(), {1, 140, 140, 1, 1, 64, true, 0, 70}, {DType::bf16});
+  expect_same_bits_again(gpu(), {1, 140, 140, 1, 1, 96, true, 0, 33, false, 2}, {DType::bf16});
 }
 
 }  // namespace
