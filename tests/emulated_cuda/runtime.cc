@@ -223,8 +223,9 @@ const char* cudaGetErrorName(cudaError_t status) {
       return "cudaErrorHostMemoryAlreadyRegistered";
     case cudaErrorLaunchFailure:
       return "cudaErrorLaunchFailure";
+    default:
+      return "unrecognized error code";
   }
-  return "unrecognized error code";
 }
 const char* cudaGetErrorString(cudaError_t status) {
   return status == cudaErrorNoDevice ? "no CUDA-capable device is detected" : "emulated";
@@ -253,7 +254,10 @@ cudaError_t cudaSetDevice(int device) {
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device < 0 || device >= gpus()) return said(cudaErrorInvalidDevice);
-  *properties = {"emulated", machine().total_bytes, 9, 0, 4, 0, 0, device};
+  *properties = {};
+  std::strcpy(properties->name, "emulated");
+  properties->totalGlobalMem = machine().total_bytes;
+  properties->major = 9, properties->multiProcessorCount = 4, properties->pciDeviceID = device;
   properties->uuid.bytes[0] = static_cast<char>(device + 1);
   return cudaSuccess;
 }
@@ -311,6 +315,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   *memory = ::mmap(nullptr, whole, m.running > 0 ? PROT_READ | PROT_WRITE : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (*memory == MAP_FAILED) return said(cudaErrorMemoryAllocation);
   m.held[*memory] = {whole, current_device};
+  memory_taken(*memory, bytes, false);
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
@@ -329,6 +334,7 @@ cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
     const std::lock_guard lock(m.mutex);
     const auto found = m.held.find(memory);
     if (found == m.held.end()) return;
+    memory_given_back(memory);
     ::munmap(memory, found->second.bytes);
     m.held.erase(found);
   });
@@ -348,6 +354,7 @@ cudaError_t cudaFree(void* memory) {
   lock.unlock();
   wait_for_streams(held.gpu);
   lock.lock();
+  memory_given_back(memory);
   ::munmap(memory, held.bytes);
   m.held.erase(memory);
   return cudaSuccess;
@@ -363,6 +370,7 @@ cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned) {
   const std::lock_guard lock(m.mutex);
   if (!m.registered.emplace(memory, bytes).second) return said(cudaErrorHostMemoryAlreadyRegistered);
   m.registered_bytes += bytes;
+  memory_taken(memory, bytes, true);
   m.registering[std::this_thread::get_id()] = current_device;
   return cudaSuccess;
 }
@@ -373,6 +381,7 @@ cudaError_t cudaHostUnregister(void* memory) {
   if (found == m.registered.end()) return said(cudaErrorInvalidValue);
   m.registered_bytes -= found->second;
   m.registered.erase(found);
+  memory_given_back(memory);
   return cudaSuccess;
 }
 
@@ -447,6 +456,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   const auto copy = [=] {
     const Running running;
     std::memcpy(to, from, bytes);
+    memory_written(to, bytes);
   };
   const Cost cost = cost_of_copy(engine_between(to, from), bytes);
   return is_pageable(to) || is_pageable(from) ? copy_of_pages(stream, "cudaMemcpyAsync", copy, cost)
@@ -459,8 +469,10 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
   if (width > to_pitch || width > from_pitch) return said(cudaErrorInvalidPitchValue);
   const auto copy = [=] {
     const Running running;
-    for (size_t row = 0; row < height; ++row)
+    for (size_t row = 0; row < height; ++row) {
       std::memcpy(static_cast<std::byte*>(to) + row * to_pitch, static_cast<const std::byte*>(from) + row * from_pitch, width);
+      memory_written(static_cast<std::byte*>(to) + row * to_pitch, width);
+    }
   };
   const Cost cost = cost_of_copy(engine_between(to, from), width * height);
   return is_pageable(to) || is_pageable(from) ? copy_of_pages(stream, "cudaMemcpy2DAsync", copy, cost)
@@ -473,6 +485,7 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int f
     while (peers() == "hang" && !well) ::pause();
     const Running running;
     if (peers() != "lost" || well) std::memcpy(to, from, bytes);
+    memory_written(to, bytes);
   };
   return enqueue(stream, "cudaMemcpyPeerAsync", copy, cost_of_copy(Engine::between_gpus, bytes));
 }
@@ -480,5 +493,6 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stre
   return enqueue(stream, "cudaMemsetAsync", [=] {
     const Running running;
     std::memset(to, value, bytes);
+    memory_written(to, bytes);
   });
 }
