@@ -97,5 +97,6 @@ if(SPILLWAY_CUDA STREQUAL "EMULATED")
   endif()
   target_link_libraries(spillway_cuda INTERFACE emulated_cuda)
 elseif(SPILLWAY_HAS_CUDA)
-  target_link_libraries(spillway_cuda INTERFACE CUDA::cudart_static)  # opens libcuda at run time: no driver, no harm
+  # Opens libcuda at run time: no driver, no harm. Programs that run kernels from their PTX have another runtime (tests/ptx.cmake).
+  target_link_libraries(spillway_cuda INTERFACE $<$<NOT:$<BOOL:$<TARGET_PROPERTY:SPILLWAY_PTX>>>:CUDA::cudart_static>)
 endif()

@@ -38,7 +38,7 @@ listed=$(grep -v '^#' tests/expected_skips.txt | sort)
 # One with parameters is one of the list, whatever they are. Of tests that share a process (room/Part.k) ctest sees none: gtest's output says
 # which were skipped.
 skipped=$(awk -F'"' '
-    /<testcase / { name = $2; sub(/^[a-z_]*san[a-z_]*:/, "", name); part = name ~ /\/Part\.[0-9]+$/; room = name; sub(/\/.*/, "/", room) }
+    /<testcase / { name = $2; sub(/^([a-z_]*san[a-z_]*|ptx):/, "", name); part = name ~ /\/Part\.[0-9]+$/; room = name; sub(/\/.*/, "/", room) }
     /<testcase / && /status="notrun"/ { print name }
     part && match($0, /^\[  SKIPPED \] [^ ,(]+ \(/) { print room substr($0, 14, RLENGTH - 15) }' build/logs/ctest.xml |
   sed 's|^\([^.]*\.[^/ ]*\).*|\1|' | sort -u | tee build/logs/skipped.txt)

@@ -92,6 +92,33 @@ TEST_F(ProgramOnGpu, TrainsOnImagesNearTheCpu) {
   EXPECT_NEAR(gpu["validation_accuracy"], cpu["validation_accuracy"], 0.126) << "but for an image between two classes";
 }
 
+struct ProgramOnGpuMore : ProgramOnGpu {};
+
+// The rows use only the 67 tokens that the model knows.
+TEST_F(ProgramOnGpuMore, MixturesAdaptersAndPackedRowsAreNearTheCpu) {
+  std::string rows;
+  for (int i = 0; i < 200; ++i) rows += "{\"text\": \"" + std::to_string(i) + " 12 34 " + std::to_string(i * i) + "\"}\n";
+  at.write("rows.jsonl", rows);
+  const auto run = [&](const std::string& device, const Args& more) {
+    Args args = {"train",       "--model", SPILLWAY_TEST_DATA "/qwen3-moe-tiny", "--data", "rows.jsonl", "--packing", "on",
+                 "--tokenizer", "bytes"};
+    const Args rest = {"--device",          device,  "--precision",     "fp32",
+                       "--sequence-length", "32",    "--device-memory", "64MiB",
+                       "--host-memory",     "64MiB", "--steps",         "2",
+                       "--warmup-steps",    "0",     "--out",           device + std::to_string(more.size())};
+    args.insert(args.end(), rest.begin(), rest.end());
+    args.insert(args.end(), more.begin(), more.end());
+    const Finished f = at.spillway(args);
+    EXPECT_EQ(f.status, 0) << f.err;
+    return nlohmann::json::parse(at.metrics(device + std::to_string(more.size())).back());
+  };
+  for (const Args& more : {Args{}, Args{"--lora", "4", "--base-weights", "nf4"}}) {
+    const nlohmann::json gpu = run("cuda", more), cpu = run("cpu", more);
+    EXPECT_NEAR(gpu["loss"], cpu["loss"], 1e-5);
+    EXPECT_NEAR(gpu["grad_norm"], cpu["grad_norm"], 1e-4);
+  }
+}
+
 TEST_F(ProgramOnGpu, EvaluatesAndGeneratesNearTheCpu) {
   ASSERT_EQ(at.spillway(training("run", 1)).status, 0);
   at.write_text("short.txt", 400);

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "cublasLt.h"
+#include <cublasLt.h>
 #include "work.h"
 
 struct cublasLtContext {};
@@ -109,13 +109,13 @@ void multiply(const Product& p) {
     return sum;
   };
   const auto whole = [&](std::uint64_t i, std::uint64_t j) {
-    const std::uint64_t half = p.algo.k / 2;
+    const std::uint64_t middle = p.algo.k / 2;
     if (p.algo.scheme == CUBLASLT_REDUCTION_SCHEME_NONE) return chain(i, j, 0, p.algo.k);
     if (p.algo.scheme != CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)
-      return static_cast<Sum>(wide(rounded<Out>(chain(i, j, 0, half)))) + chain(i, j, half, p.algo.k);
+      return static_cast<Sum>(wide(rounded<Out>(chain(i, j, 0, middle)))) + chain(i, j, middle, p.algo.k);
     Sum& first = static_cast<Sum*>(p.workspace)[j * p.algo.m + i];
-    first = chain(i, j, 0, half);
-    return first + chain(i, j, half, p.algo.k);
+    first = chain(i, j, 0, middle);
+    return first + chain(i, j, middle, p.algo.k);
   };
   auto* aux = reinterpret_cast<Out*>(p.desc.aux);
   const Running running;
@@ -132,6 +132,8 @@ void multiply(const Product& p) {
       }
       d[j * p.d.leading + i] = rounded<Out>(sum);
     }
+    memory_written(d + j * p.d.leading, p.algo.m * sizeof(Out));
+    if (p.desc.has_aux()) memory_written(aux + j * p.desc.aux_leading, p.algo.m * sizeof(Out));
   }
 }
 
@@ -244,8 +246,9 @@ const char* cublasLtGetStatusName(cublasStatus_t status) {
       return "CUBLAS_STATUS_EXECUTION_FAILED";
     case CUBLAS_STATUS_NOT_SUPPORTED:
       return "CUBLAS_STATUS_NOT_SUPPORTED";
+    default:
+      return "unrecognized error code";
   }
-  return "unrecognized error code";
 }
 const char* cublasLtGetStatusString(cublasStatus_t) { return "emulated"; }
 
@@ -292,8 +295,9 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasL
       return set(seen(desc).aux, 8, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
       return set(seen(desc).aux_leading, 8, value, bytes);
+    default:
+      return CUBLAS_STATUS_INVALID_VALUE;
   }
-  return CUBLAS_STATUS_INVALID_VALUE;
 }
 
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type, std::uint64_t rows, std::uint64_t columns,
@@ -327,8 +331,9 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
       return set(seen(preference).alignment[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], 4, value, bytes);
+    default:
+      return CUBLAS_STATUS_INVALID_VALUE;
   }
-  return CUBLAS_STATUS_INVALID_VALUE;
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,

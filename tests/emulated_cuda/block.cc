@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "cuda_runtime.h"
+#include <cuda_runtime.h>
 #include "fiber_switch.h"
 #include "race_detector.h"
 #include "work.h"
@@ -313,6 +313,11 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::fu
   const Cost cost = cost_of_kernel(threads * config.gridDim.x * config.gridDim.y * config.gridDim.z);
   return enqueue(config.stream, "cudaLaunchKernelEx", run, cost);
 }
+
+// The compiler's sanitizers watch memory.
+void memory_taken(const void*, size_t, bool) {}
+void memory_given_back(const void*) {}
+void memory_written(const void*, size_t) {}
 
 std::byte* dynamic_shared() { return Block::running->shared(); }
 void wait_for_block() { Block::running->wait_for_block(); }

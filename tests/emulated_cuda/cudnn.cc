@@ -171,11 +171,11 @@ class Execution {
   static void store(void* at, std::int64_t type, std::int64_t n, float x) {
     if (type == f32) {
       static_cast<float*>(at)[n] = x;
-    } else if (type == f16) {
-      static_cast<_Float16*>(at)[n] = static_cast<_Float16>(x);
     } else {
-      static_cast<std::uint16_t*>(at)[n] = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16);
+      static_cast<std::uint16_t*>(at)[n] = type == f16 ? std::bit_cast<std::uint16_t>(static_cast<_Float16>(x))
+                                                       : static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16);
     }
+    memory_written(static_cast<char*>(at) + n * (type == f32 ? 4 : 2), type == f32 ? 4 : 2);
   }
 
   void pointwise(const Object& o) {

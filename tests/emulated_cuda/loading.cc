@@ -5,7 +5,7 @@
 #include <set>
 #include <string_view>
 
-#include "nccl.h"
+#include <nccl.h>
 #include "work.h"
 
 namespace emulated_cuda {

@@ -1,4 +1,4 @@
-#include "nccl.h"
+#include <nccl.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -108,6 +108,7 @@ bool take(ncclComm& comm, std::unique_lock<std::mutex>& lock, int from, void* to
     {
       const emulated_cuda::Running running;
       std::memmove(to, given->from, bytes);
+      emulated_cuda::memory_written(to, bytes);
     }
     lock.lock();
   }

@@ -49,19 +49,3 @@ ncclResult_t ncclRecv(void* to, size_t count, ncclDataType_t type, int peer, ncc
 ncclResult_t ncclAllGather(const void* from, void* to, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream);
 ncclResult_t ncclGroupStart();
 ncclResult_t ncclGroupEnd();
-
-// Declares functions with which tests inspect and control the emulated NCCL.
-namespace emulated_cuda {
-
-/// Returns the number of communicators that are neither destroyed nor aborted.
-int nccl_communicators();
-/// The constants say how much GPU memory a communicator, each pair of ranks and the first collective take, in bytes.
-constexpr size_t kNcclBytes = size_t{1} << 20, kNcclPairBytes = size_t{256} << 10, kNcclCollectiveBytes = size_t{512} << 10;
-/// Sets whether ncclCommAbort hangs: while `blocks` is true, it does not return and ends nothing.
-void block_nccl_abort(bool blocks);
-/// Returns maxCTAs (the limit of thread blocks) of the last communicator that was made.
-int nccl_most_blocks();
-/// Returns the number of operations on streams that wait for another rank.
-int nccl_waiting();
-
-}  // namespace emulated_cuda

@@ -224,8 +224,9 @@ const char* cudaGetErrorName(cudaError_t status) {
       return "cudaErrorHostMemoryAlreadyRegistered";
     case cudaErrorLaunchFailure:
       return "cudaErrorLaunchFailure";
+    default:
+      return "unrecognized error code";
   }
-  return "unrecognized error code";
 }
 const char* cudaGetErrorString(cudaError_t status) {
   return status == cudaErrorNoDevice ? "no CUDA-capable device is detected" : "emulated";
@@ -270,7 +271,10 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device < 0 || device >= gpus()) return said(cudaErrorInvalidDevice);
   const char* capability = std::getenv("SPILLWAY_EMULATED_CAPABILITY");  // 90 unless it says another one
   const int number = capability ? std::atoi(capability) : 90;
-  *properties = {"emulated", machine().total_bytes, number / 10, number % 10, 4, 0, 0, device};
+  *properties = {};
+  std::strcpy(properties->name, "emulated");
+  properties->totalGlobalMem = machine().total_bytes;
+  properties->major = number / 10, properties->minor = number % 10, properties->multiProcessorCount = 4, properties->pciDeviceID = device;
   properties->uuid.bytes[0] = static_cast<char>(device + 1);
   return cudaSuccess;
 }
@@ -330,6 +334,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   *memory = ::mmap(nullptr, whole, m.running > 0 ? PROT_READ | PROT_WRITE : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (*memory == MAP_FAILED) return said(cudaErrorMemoryAllocation);
   m.held[*memory] = {whole, current_device};
+  memory_taken(*memory, bytes, false);
   return cudaSuccess;
 }
 cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
@@ -338,6 +343,7 @@ cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
     const std::lock_guard lock(m.mutex);
     const auto found = m.held.find(memory);
     if (found == m.held.end()) return;
+    memory_given_back(memory);
     ::munmap(memory, found->second.bytes);
     keep(found->second.gpu, found->second.bytes);
     m.held.erase(found);
@@ -359,6 +365,7 @@ cudaError_t cudaFree(void* memory) {
   lock.unlock();
   wait_for_streams(held.gpu);
   lock.lock();
+  memory_given_back(memory);
   ::munmap(memory, held.bytes);
   m.held.erase(memory);
   return cudaSuccess;
@@ -374,6 +381,7 @@ cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned) {
   const std::lock_guard lock(m.mutex);
   if (!m.registered.emplace(memory, bytes).second) return said(cudaErrorHostMemoryAlreadyRegistered);
   m.registered_bytes += bytes;
+  memory_taken(memory, bytes, true);
   m.registering[std::this_thread::get_id()] = current_device;
   return cudaSuccess;
 }
@@ -384,6 +392,7 @@ cudaError_t cudaHostUnregister(void* memory) {
   if (found == m.registered.end()) return said(cudaErrorInvalidValue);
   m.registered_bytes -= found->second;
   m.registered.erase(found);
+  memory_given_back(memory);
   return cudaSuccess;
 }
 
@@ -458,6 +467,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   const auto copy = [=] {
     const Running running;
     std::memcpy(to, from, bytes);
+    memory_written(to, bytes);
   };
   const Cost cost = cost_of_copy(engine_between(to, from), bytes);
   return is_pageable(to) || is_pageable(from) ? copy_of_pages(stream, "cudaMemcpyAsync", copy, cost)
@@ -470,8 +480,10 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
   if (width > to_pitch || width > from_pitch) return said(cudaErrorInvalidPitchValue);
   const auto copy = [=] {
     const Running running;
-    for (size_t row = 0; row < height; ++row)
+    for (size_t row = 0; row < height; ++row) {
       std::memcpy(static_cast<std::byte*>(to) + row * to_pitch, static_cast<const std::byte*>(from) + row * from_pitch, width);
+      memory_written(static_cast<std::byte*>(to) + row * to_pitch, width);
+    }
   };
   const Cost cost = cost_of_copy(engine_between(to, from), width * height);
   return is_pageable(to) || is_pageable(from) ? copy_of_pages(stream, "cudaMemcpy2DAsync", copy, cost)
@@ -484,6 +496,7 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int f
     while (peers() == "hang" && !well) ::pause();
     const Running running;
     if (peers() != "lost" || well) std::memcpy(to, from, bytes);
+    memory_written(to, bytes);
   };
   return enqueue(stream, "cudaMemcpyPeerAsync", copy, cost_of_copy(Engine::between_gpus, bytes));
 }
@@ -491,5 +504,6 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stre
   return enqueue(stream, "cudaMemsetAsync", [=] {
     const Running running;
     std::memset(to, value, bytes);
+    memory_written(to, bytes);
   });
 }

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "cuda_runtime.h"
+#include <cuda_runtime.h>
 
 namespace emulated_cuda {
 namespace {

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <vector>
 
-#include "cuda_runtime_api.h"
+#include "faults.h"
 
 namespace emulated_cuda {
 

@@ -3,7 +3,8 @@
 #include <functional>
 #include <string>
 
-#include "cuda_runtime_api.h"
+#include <cuda_runtime_api.h>
+#include "faults.h"
 #include "times.h"
 
 namespace emulated_cuda {
@@ -32,6 +33,12 @@ void note(const std::string& line);
 // kept_bytes() returns the bytes of released pieces that a GPU's memory pool keeps, and keep() adds a piece (memory_pools.cc).
 size_t kept_bytes(int gpu);
 void keep(int gpu, size_t bytes);
+
+// What executes kernels, which is either block.cc, of kernels that g++ compiled for the CPU, or tests/ptx, of those that nvcc compiled. It
+// is told of all memory that kernels may use: memory of a GPU, memory of the host that is registered, and writes by copies and libraries.
+void memory_taken(const void* memory, size_t bytes, bool is_of_host);
+void memory_given_back(const void* memory);
+void memory_written(const void* memory, size_t bytes);
 
 /// Makes GPU memory readable and writable while an object of this class lives.
 /// At other times nobody may access it: an access by the CPU ends in SIGSEGV.

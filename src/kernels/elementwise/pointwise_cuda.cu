@@ -7,12 +7,12 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-// Computes out = f(views...) for each element. View i has elements of the i-th type of From.
+// Computes out = f(views...) for each element. View i has elements of the i-th type of From, or of a type as wide.
 template <class To, class... From, class F, class... Views>
 void map(const char* name, const Tensor& out, F f, const Views&... views) {
   const Shape& shape = out.shape();
   const auto axes = merged_axes(shape, {strides_of(out), stretched_strides(views, shape)...});
-  map_views_on_gpu(name, axes, f, out.data<To>(), reinterpret_cast<const From*>(views.raw())...);
+  map_views_on_gpu(name, axes, f, reinterpret_cast<To*>(out.raw()), reinterpret_cast<const From*>(views.raw())...);
 }
 
 // A functor for all other formulas of kOperands operands; it chooses the formula at run time. One kernel for each formula would mean
@@ -85,13 +85,19 @@ void compare(Compare op, const Tensor& a, const Tensor& b, double number, const 
   });
 }
 
+// A choice moves elements as they are: a conversion would change the bits of NaN.
 void where(const Tensor& mask, const Tensor& a, const Tensor& b, const Tensor& out) {
-  for_dtype("where", out.dtype(), [&]<class T>(T) { map<T, u8, T, T>("where", out, Choice(), mask, a, b); });
+  for_dtype("where", out.dtype(), [&]<class T>(T) {
+    using Bits = Word<sizeof(T)>;
+    map<Bits, u8, Bits, Bits>("where", out, Choice(), mask, a, b);
+  });
 }
 
 void fill_where(const Tensor& mask, bool set, double value, const Tensor& x, const Tensor& out) {
   for_dtype("fill_where", out.dtype(), [&]<class T>(T) {
-    map<T, u8, T>("fill_where", out, FillWhere<Wide<T>>{set, static_cast<Wide<T>>(value)}, mask, x);
+    using Bits = Word<sizeof(T)>;
+    const auto filled = std::bit_cast<Bits>(narrow<T>(static_cast<Wide<T>>(value)));
+    map<Bits, u8, Bits>("fill_where", out, FillWhere<Bits>{set, filled}, mask, x);
   });
 }
 
