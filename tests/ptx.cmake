@@ -65,8 +65,9 @@ endforeach()
 get_target_property(libraries test_e2e LINK_LIBRARIES)
 ptx_program(test_e2e ${libraries})
 add_dependencies(test_e2e_ptx spillway_ptx)
+string(REPLACE ";" "\\;" whole_environment "${ptx_environment}")  # as one property, which gtest_discover_tests passes on
 gtest_discover_tests(test_e2e_ptx DISCOVERY_TIMEOUT 120 DISCOVERY_MODE PRE_TEST TEST_PREFIX "ptx:e2e/" TEST_FILTER "ProgramOnGpu*-*.DoctorLooksAtPeers"
-                     PROPERTIES TIMEOUT 3600 LABELS soak ENVIRONMENT "${ptx_environment}")
+                     PROPERTIES TIMEOUT 3600 LABELS soak ENVIRONMENT "${whole_environment}")
 
 # The interpreter by itself: what instructions compute, and the faults that it must name.
 file(GLOB ptx_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/ptx/*_test.cc)

@@ -153,7 +153,7 @@ Tensor BlockRunner::take_output_gradient(const Instruction& i, const BlockMemory
     // The gradient of the loss lies in CPU memory, so that the code that reads it does not have to wait for a GPU.
     const Stream cpu{.memory = &MemoryPool::heap()};
     std::optional<StreamScope> scope;
-    if (Stream::current().device.is_cuda()) scope.emplace(cpu);
+    if (Stream::current().device.works_as_cuda()) scope.emplace(cpu);  // also in the dry run of a plan for a GPU
     constexpr double kOne = 1;
     return tensor_of<double>(std::span(&kOne, 1), Shape{});
   }

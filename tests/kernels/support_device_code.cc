@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <sstream>
 
 namespace spillway::test {
@@ -61,10 +62,11 @@ bool reads_instruction(const std::string& line, Instruction& to) {
   if (open == std::string::npos || close == std::string::npos || end == std::string::npos || line.compare(open + 2, 2, " 0") == 0)
     return false;
   to.at = std::strtol(line.c_str() + open + 2, nullptr, 16);
-  std::istringstream words(line.substr(close + 2, end - close - 2));
-  words >> to.name;
-  if (to.name.starts_with("@")) words >> to.name;
-  std::getline(words, to.rest);
+  size_t begin = line.find_first_not_of(' ', close + 2);
+  if (line[begin] == '@') begin = line.find_first_not_of(' ', line.find(' ', begin));  // a predicate
+  const size_t words = std::min(line.find(' ', begin), end);
+  to.name = line.substr(begin, words - begin);
+  to.rest = line.substr(words, end - words);
   return true;
 }
 
@@ -92,6 +94,7 @@ std::vector<KernelCode> kernels_from(const std::string& resources, const std::st
       kernel = nullptr;
     } else if (names(line, "Function : ", '\n', name)) {
       kernel = &all[{architecture, name}];
+      kernel->instructions.clear();  // several object files may have the same kernel
     } else if (kernel && reads_instruction(line, instruction)) {
       kernel->instructions.push_back(instruction);
     }
@@ -102,19 +105,19 @@ std::vector<KernelCode> kernels_from(const std::string& resources, const std::st
 }
 
 LoopCode smallest_loop_with(const KernelCode& kernel, const std::string& name) {
-  LoopCode smallest;
+  const auto of_name = [&](const Instruction& i) { return i.name == name || i.name.starts_with(name + "."); };
+  std::span<const Instruction> smallest;
   for (const Instruction& jump : kernel.instructions) {
+    if (jump.name != "BRA") continue;
     const size_t hex = jump.rest.find("0x");
-    if (jump.name != "BRA" || hex == std::string::npos) continue;
+    if (hex == std::string::npos) continue;
     const long begin = std::strtol(jump.rest.c_str() + hex, nullptr, 16);
     if (begin >= jump.at) continue;
-    LoopCode loop;
-    std::ranges::copy_if(kernel.instructions, std::back_inserter(loop.instructions),
-                         [&](const Instruction& i) { return begin <= i.at && i.at <= jump.at; });
-    const bool smaller = smallest.instructions.empty() || loop.instructions.size() < smallest.instructions.size();
-    if (loop.count(name) > 0 && smaller) smallest = std::move(loop);
+    const auto first = std::ranges::lower_bound(kernel.instructions, begin, {}, &Instruction::at);
+    const std::span<const Instruction> loop(&*first, &jump + 1);
+    if ((smallest.empty() || loop.size() < smallest.size()) && std::ranges::any_of(loop, of_name)) smallest = loop;
   }
-  return smallest;
+  return {{smallest.begin(), smallest.end()}};
 }
 
 std::string cuobjdump_version() { return output_of("cuobjdump --version"); }
