@@ -24,13 +24,13 @@ configuring=()
 [[ " ${builds[*]} " != *" tsan "* ]] || build tsan test_base test_data test_offload test_parallel
 [[ " ${builds[*]} " != *" tsan_gpu "* ]] || build tsan_gpu test_device test_kernels test_parallel
 
-# One ctest over all builds, so that one summary counts everything. Some tests mostly wait: half as many again as there are cores.
+# One ctest over all builds, so that one summary counts everything. Some tests mostly wait: twice as many as there are cores.
 mkdir -p build/tests
 for name in "${builds[@]}"; do echo "subdirs(\"$PWD/build/$name\")"; done >build/tests/CTestTestfile.cmake
 export ASAN_OPTIONS=malloc_context_size=12 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 TSAN_OPTIONS=ignore_noninstrumented_modules=1
 log=build/logs/ctest.log status=0
 lines_on_failure=0 step $log "running the tests" \
-  ctest --test-dir build/tests -L "$labels" -j $((jobs + jobs / 2)) --no-tests=error --output-on-failure --test-output-size-passed 10000000 --output-junit "$PWD/build/logs/ctest.xml" || status=$?
+  ctest --test-dir build/tests -L "$labels" -j $((2 * jobs)) --no-tests=error --output-on-failure --test-output-size-passed 10000000 --output-junit "$PWD/build/logs/ctest.xml" || status=$?
 [ $status -eq 0 ] || grep -vE '^( *Start +[0-9]+:| *[0-9]+/[0-9]+ .* (Passed|\*\*\*Skipped) )' $log | sed '/tests passed, .* tests failed/,$d'
 
 # Skips: a test that quietly no longer runs is a failure. Where there are no GPU tests (no CUDA compiler) the listed ones are not missed.

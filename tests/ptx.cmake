@@ -65,9 +65,8 @@ endforeach()
 get_target_property(libraries test_e2e LINK_LIBRARIES)
 ptx_program(test_e2e ${libraries})
 add_dependencies(test_e2e_ptx spillway_ptx)
-string(REPLACE ";" "\\;" whole_environment "${ptx_environment}")  # as one property, which gtest_discover_tests passes on
-gtest_discover_tests(test_e2e_ptx DISCOVERY_TIMEOUT 120 DISCOVERY_MODE PRE_TEST TEST_PREFIX "ptx:e2e/" TEST_FILTER "ProgramOnGpu*-*.DoctorLooksAtPeers"
-                     PROPERTIES TIMEOUT 3600 LABELS soak ENVIRONMENT "${whole_environment}")
+add_test(NAME ptx:e2e/SoakProgram COMMAND test_e2e_ptx --gtest_filter=ProgramOnGpu*-*.DoctorLooksAtPeers)
+set_tests_properties(ptx:e2e/SoakProgram PROPERTIES TIMEOUT 3600 LABELS soak ENVIRONMENT "${ptx_environment}")
 
 # The interpreter by itself: what instructions compute, and the faults that it must name.
 file(GLOB ptx_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/ptx/*_test.cc)
@@ -75,3 +74,11 @@ add_executable(test_ptx ${ptx_tests})
 target_link_libraries(test_ptx PRIVATE spillway_test_support ptx_cuda)
 set_target_properties(test_ptx PROPERTIES BUILD_RPATH ${ptx_folder})
 gtest_discover_tests(test_ptx DISCOVERY_TIMEOUT 120 DISCOVERY_MODE PRE_TEST TEST_PREFIX "ptx/" PROPERTIES TIMEOUT 600 LABELS quick)
+
+# What kernels of rows ask of the GPU's memory.
+add_executable(test_costs_ptx ${CMAKE_CURRENT_SOURCE_DIR}/ptx/costs/row_costs_test.cc)
+target_link_libraries(test_costs_ptx PRIVATE spillway_test_support ptx_cuda spillway_kernels_losses spillway_kernels_sequence spillway_kernels_experts)
+target_link_options(test_costs_ptx PRIVATE LINKER:--no-as-needed LINKER:--disable-new-dtags)
+set_target_properties(test_costs_ptx PROPERTIES SPILLWAY_PTX ON LINKER_LANGUAGE CXX CUDA_RUNTIME_LIBRARY None BUILD_RPATH ${ptx_folder})
+add_test(NAME ptx/RowCosts.KeepTheirLimits COMMAND test_costs_ptx)
+set_tests_properties(ptx/RowCosts.KeepTheirLimits PROPERTIES TIMEOUT 600 LABELS quick ENVIRONMENT "${ptx_environment}")

@@ -187,8 +187,8 @@ TEST_F(OwnRanksMore, SignalSavesAndTheSameCommandGoesOn) {
 }
 
 const Args kTwoRanks = {"--ranks", "2"};
-TEST_F(OwnRanksRelease, KilledRankEndsAllAndTheSameCommandGoesOn) { disturb_often(SIGKILL, 2, kTwoRanks, "(SIGKILL)"); }
-TEST_F(OwnRanksRelease, StoppedRankEndsAllAndTheSameCommandGoesOn) { disturb_often(SIGSTOP, 2, kTwoRanks, "was stopped (SIGSTOP)"); }
+TEST_F(OwnRanksRelease, KilledRankEndsAllAndTheSameCommandGoesOn) { disturb_often(SIGKILL, 1, kTwoRanks, "(SIGKILL)"); }
+TEST_F(OwnRanksRelease, StoppedRankEndsAllAndTheSameCommandGoesOn) { disturb_often(SIGSTOP, 1, kTwoRanks, "was stopped (SIGSTOP)"); }
 
 const Args kTwoPipelines = {
     "--ranks", "4",   "--pipeline-stages", "2", "--gradient-accumulation-steps", "2", "--zero-stage", "3", "--place-optimizer", "nvme",

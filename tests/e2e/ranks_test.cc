@@ -168,8 +168,6 @@ struct KilledRanks : RanksOfMpi {
     }
   }
 };
-using KilledRanksRelease = KilledRanks;
-TEST_F(KilledRanksRelease, CostNoMoreThanAStep) { kill_each(1); }
 using SoakKilledRanks = KilledRanks;
 TEST_F(SoakKilledRanks, CostNoMoreThanAStep) { kill_each(4); }
 

@@ -1,6 +1,7 @@
 #include "ptx/counters.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -13,6 +14,7 @@ struct Sums {
   std::mutex mutex;
   std::map<std::string, Counters> of;
   ~Sums() {
+    if (!std::getenv("SPILLWAY_PTX_COUNTERS")) return;
     const char* path = std::getenv("SPILLWAY_PTX_COUNTERS");
     std::FILE* out = path && *path && std::string(path) != "1" ? std::fopen(path, "a") : stderr;
     if (!out) return;
@@ -38,6 +40,13 @@ struct Sums {
     if (out != stderr) std::fclose(out);
   }
 };
+
+std::atomic<bool> wanted = std::getenv("SPILLWAY_PTX_COUNTERS") != nullptr;
+
+Sums& sums() {
+  static Sums all;
+  return all;
+}
 
 // Returns how often the most used bank is asked for different words. Wide requests are served a half or a quarter of a warp at a time.
 std::uint64_t waves(const std::array<u64, kLanes>& addresses, u32 mask, u32 bytes) {
@@ -100,15 +109,22 @@ void Counters::request(Space space, const std::array<u64, kLanes>& addresses, u3
   }
 }
 
-bool counts() {
-  static const bool on = std::getenv("SPILLWAY_PTX_COUNTERS") != nullptr;
-  return on;
-}
+bool counts() { return wanted.load(std::memory_order_relaxed); }
 
 void count(const std::string& kernel, const Counters& counters) {
-  static Sums sums;
-  const std::lock_guard lock(sums.mutex);
-  sums.of[kernel].add(counters);
+  const std::lock_guard lock(sums().mutex);
+  sums().of[kernel].add(counters);
+}
+
+void count_anew() {
+  const std::lock_guard lock(sums().mutex);
+  wanted = true;
+  sums().of.clear();
+}
+
+std::map<std::string, Counters> counted() {
+  const std::lock_guard lock(sums().mutex);
+  return sums().of;
 }
 
 }  // namespace ptx

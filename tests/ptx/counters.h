@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "ptx/program.h"
@@ -20,9 +21,13 @@ struct Counters {
   void request(Space space, const std::array<u64, kLanes>& addresses, u32 mask, u32 bytes, bool is_load);
 };
 
-/// Returns whether SPILLWAY_PTX_COUNTERS is set.
+/// Returns whether kernels are counted: if SPILLWAY_PTX_COUNTERS is set, and after count_anew().
 bool counts();
-/// Adds to the kernel's sums, which are printed when the process ends.
+/// Adds to the kernel's sums. They are printed when the process ends if SPILLWAY_PTX_COUNTERS is set.
 void count(const std::string& kernel, const Counters& counters);
+/// Forgets all sums and counts from now on.
+void count_anew();
+/// Returns the sums of each kernel by its mangled name. All launches to be counted must have ended.
+std::map<std::string, Counters> counted();
 
 }  // namespace ptx
