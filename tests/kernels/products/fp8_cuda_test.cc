@@ -58,6 +58,17 @@ TEST_F(Fp8Twins, RoundAsTheCpuDoes) {
 }
 
 // The extents of the first shapes are multiples of 16, so that cuBLASLt multiplies codes. The others multiply rounded bf16 numbers.
+// More elements than all thread blocks look at together in one go. The last one decides the scale.
+TEST_F(Fp8Twins, FindTheLargestMagnitudeAnywhere) {
+  constexpr i64 kCount = 1'100'000;
+  const Tensor x = test::random({kCount}, DType::bf16, 5);
+  x.data<BFloat16>()[kCount - 1] = narrow<BFloat16>(-1000);
+  EXPECT_TRUE(test::same_bits(rounded(Fp8::e4m3, x), rounded_on_cpu(Fp8::e4m3, x)));
+  x.data<BFloat16>()[kCount - 1] = narrow<BFloat16>(0);
+  x.data<BFloat16>()[600'000] = narrow<BFloat16>(1000);
+  EXPECT_TRUE(test::same_bits(rounded(Fp8::e4m3, x), rounded_on_cpu(Fp8::e4m3, x)));
+}
+
 TEST_F(Fp8Twins, MultiplyWhatTheCpuMultiplies) {
   for (const test::Extents& e : {test::Extents{16, 16, 16}, {48, 80, 112}, {32, 16, 1040}, {17, 33, 40}, {16, 16, 15}}) {
     for (int layout = 0; layout < 4; ++layout) {
