@@ -28,15 +28,17 @@ struct Fp8Training : testing::Test {
   TemporaryFolder folder;
   const std::string text = folder.write("text.txt", random_words(200'000));
   std::string at(const std::string& name) const { return (folder.path() / name).string(); }
+  // Returns the flags of a training in fp8. Flags in `more` replace these.
   Args train(const std::string& model, const std::string& out, int steps, const Args& more) const {
-    Args all = {
+    Args all = more;
+    const Args usual = {
         "--model",         model,      "--data",         text,    "--sequence-length",   "32", "--learning-rate", "1e-3",
         "--lr-schedule",   "constant", "--warmup-steps", "1",     "--threads",           "1",  "--nvme",          at("scratch"),
         "--device-memory", "64MiB",    "--host-memory",  "64MiB", "--global-batch-size", "4",  "--steps",         std::to_string(steps),
-        "--out",           at(out)};
-    const bool other = std::ranges::find(more, "--precision") != more.end();
-    if (!other) all.insert(all.end(), {"--precision", "fp8"});
-    all.insert(all.end(), more.begin(), more.end());
+        "--precision",     "fp8",      "--out",          at(out)};
+    for (size_t i = 0; i < usual.size(); i += 2) {
+      if (std::ranges::find(more, usual[i]) == more.end()) all.insert(all.end(), {usual[i], usual[i + 1]});
+    }
     return all;
   }
   void expect_trained(int ranks, const Args& args) const {
@@ -135,12 +137,17 @@ TEST_F(Fp8Training, EvaluateComputesTheLossOfValidation) {
   EXPECT_NEAR(in_fp8, in_bf16, 0.02 * in_bf16);
 }
 
-// Compares the mean loss of the last 50 of 500 steps.
+// Compares the mean loss of the last 50 of 500 steps. The learning rate falls to a tenth, so that these losses have settled: with a
+// constant rate, those of bf16 differ by 5 % between seeds.
 TEST_F(SoakFp8Training, LossStaysWithinTwoPercentOfBf16) {
   for (const std::string model : {"gpt2-tiny", "llama-tiny"}) {
-    expect_trained(1, train(model, model + "-fp8", 500, {}));
-    expect_trained(1, train(model, model + "-bf16", 500, {"--precision", "bf16"}));
-    const double in_fp8 = last_loss(model + "-fp8", 50), in_bf16 = last_loss(model + "-bf16", 50);
+    const auto loss = [&](const std::string& precision) {
+      const std::string out = model + precision;
+      expect_trained(1, train(model, out, 500,
+                              {"--precision", precision, "--lr-schedule", "cosine", "--warmup-steps", "10", "--sequence-length", "64"}));
+      return last_loss(out, 50);
+    };
+    const double in_fp8 = loss("fp8"), in_bf16 = loss("bf16");
     std::cout << model << ": loss " << in_bf16 << " in bf16, " << in_fp8 << " in fp8\n";
     EXPECT_NEAR(in_fp8, in_bf16, 0.02 * in_bf16) << model;
   }
