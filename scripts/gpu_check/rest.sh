@@ -14,7 +14,7 @@ python_tests() {
 python_tests
 
 small=("${budget[@]}" "${shortest[@]}")
-for precision in fp16 tf32; do trains 6 "gpt2-tiny in $precision" $precision "${small[@]}" "${on_gpu[@]}" --precision $precision; done
+for precision in fp16 tf32 fp8; do trains 6 "gpt2-tiny in $precision" $precision "${small[@]}" "${on_gpu[@]}" --precision $precision; done
 trains 15 "gpt2-124m, 16 x 1024" gpt2 "${budget[@]}" "${gpt2[@]}" --steps $steps "${on_gpu[@]}" --recompute none
 trains 15 "gpt2-124m, attention by cuDNN" gpt2-cudnn "${budget[@]}" "${gpt2[@]}" --steps $steps "${on_gpu[@]}" --recompute none --attention cudnn
 compared "gpt2-124m, our attention against cuDNN's" "of the tokens/s" \

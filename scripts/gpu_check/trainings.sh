@@ -20,7 +20,8 @@ learnt() {
   local losses flops
   losses=$(column "$2" loss) flops=$(median "$2" flops_per_s)
   if [ $status -eq 3 ]; then row "$1" "absent: $(tail -n 1 "$log")"
-  elif [ $status -eq 2 ] && grep -qF '[attention]' "$log"; then row "$1" "absent: $(grep -F '[attention]' "$log" | tail -n 1)"  # no cuDNN
+  elif [ $status -eq 2 ] && grep -qE '\[(attention|--precision)\]' "$log"; then  # no cuDNN, or a GPU without fp8
+    row "$1" "absent: $(grep -E '\[(attention|--precision)\]' "$log" | tail -n 1)"
   elif [ $status -ne 0 ]; then row "$1" "$(outcome)${losses:+ after $(wc -l <<<"$losses") steps of $(tail -n 1 <<<"$(column "$2" step_ms)") ms}"
   elif ! tail -n 1 "$runs/$2/metrics.jsonl" 2>&1 | grep -q '"loss":[0-9]'; then row "$1" "FAILED: the last loss is no number"
   elif [ -z "${3-}" ] && ! awk 'NR == 1 {first = $1} {last = $1} END {exit !(NR > 1 && last < first)}' <<<"$losses"; then

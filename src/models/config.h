@@ -99,11 +99,12 @@ struct ModelConfig {
   std::vector<std::string> class_names;  // the name of each class of an image model; may be empty
   std::vector<i64> widths;               // for cifar_net and lenet: the widths of the convolutions and hidden linear layers, four in all
   ResNetConfig resnet;
-  // The three members that follow are options of the caller and are not part of a config.json.
+  // The four members that follow are options of the caller and are not part of a config.json.
   kernels::AttentionLibrary attention = kernels::AttentionLibrary::own;
   std::optional<LoraConfig> lora;
   // the storage format of linear layers and experts; heads and routers are always plain
   kernels::WeightFormat base_weights = kernels::WeightFormat::plain;
+  bool fp8 = false;  // whether the linear layers of blocks multiply in fp8 (ops/products/linear.h); not those of heads, experts and routers
 
   // The members that follow, up to the next group, are for GPT-2 only.
   Activation activation = Activation::gelu_tanh;

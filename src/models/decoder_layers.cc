@@ -18,7 +18,8 @@ using nn::Variable;
 namespace {
 
 nn::Linear projection(const ModelConfig& c, const std::string& name, i64 in, i64 out, bool bias, DType dtype) {
-  return {name, in, out, dtype, {bias, ops::WeightLayout::out_in, c.initializer_range, false, lora_of(c, name), c.base_weights}};
+  return {
+      name, in, out, dtype, {bias, ops::WeightLayout::out_in, c.initializer_range, false, lora_of(c, name), c.base_weights, false, c.fp8}};
 }
 
 std::optional<nn::Linear> projection_if(bool wanted, const ModelConfig& c, const std::string& name, i64 in, i64 out, bool bias,

@@ -19,7 +19,7 @@ using nn::Variable;
 // stream, its initial weights are smaller, scaled by 1/sqrt(number of such additions).
 nn::Linear projection(const ModelConfig& c, const std::string& name, i64 in, i64 out, DType dtype, bool onto_residual = false) {
   const double std = onto_residual ? c.initializer_range / std::sqrt(2.0 * static_cast<double>(c.layers)) : c.initializer_range;
-  return {name, in, out, dtype, {true, ops::WeightLayout::in_out, std, false, lora_of(c, name), c.base_weights}};
+  return {name, in, out, dtype, {true, ops::WeightLayout::in_out, std, false, lora_of(c, name), c.base_weights, false, c.fp8}};
 }
 
 class Gpt2Embedding final : public nn::Module {

@@ -21,6 +21,7 @@ Linear::Linear(const std::string& name, i64 inputs, i64 outputs, DType dtype, co
       bias_(options.bias ? make_parameter(name + ".bias", {outputs}, dtype, options.uniform ? uniform_by_inputs(inputs) : kZeros)
                          : nullptr),
       layout_(options.layout),
+      fp8_(options.fp8),
       lora_scale_(options.lora.scale),
       lora_dropout_(name + ".lora_dropout", options.lora.dropout) {
   weight_->of_ids = options.to_classes;
@@ -38,7 +39,7 @@ Variable Linear::operator()(const Variable& x, const Context& context, const Var
 }
 
 ops::LinearWeights Linear::weights(const Context& context) const {
-  return {{context.use(*weight_), weight_->format, weight_->shape}, bias_ ? context.use(*bias_) : Variable(), layout_};
+  return {{context.use(*weight_), weight_->format, weight_->shape}, bias_ ? context.use(*bias_) : Variable(), layout_, fp8_};
 }
 
 void Linear::list(ParameterList& parameters) const {

@@ -50,6 +50,7 @@ class Linear {
     Lora lora;             // the adapter, with parameters "<name>.lora_A.weight" and "<name>.lora_B.weight"
     kernels::WeightFormat format = kernels::WeightFormat::plain;  // the storage format of the weight
     bool to_classes = false;                                      // whether each output is a class or token, not a feature
+    bool fp8 = false;                                             // whether products use fp8 (ops/products/linear.h), except an adapter's
   };
   Linear(const std::string& name, i64 inputs, i64 outputs, DType dtype, const Options& options);
   Variable operator()(const Variable& x, const Context& context, const Variable& residual = {}) const;
@@ -57,11 +58,13 @@ class Linear {
   /// Returns the weight and bias without the adapter.
   ops::LinearWeights weights(const Context& context) const;
   bool has_lora() const { return a_ != nullptr; }
-  bool is_plain() const { return weight_->is_plain(); }
+  /// Returns whether the weight is stored, and multiplied, as plain values.
+  bool is_plain() const { return weight_->is_plain() && !fp8_; }
 
  private:
   std::shared_ptr<Parameter> weight_, bias_, a_, b_;  // a parameter that the layer does not have is null
   ops::WeightLayout layout_;
+  bool fp8_;
   double lora_scale_;
   Dropout lora_dropout_;
 };

@@ -71,6 +71,30 @@ TEST_F(ProgramOnGpu, TrainsAndGoesOnWithTheSameNumbersFromAnyTier) {
   EXPECT_TRUE(on_cpu.status == 2 && mentions(on_cpu.err, "device: \"cuda\" -> \"cpu\"")) << on_cpu.err;
 }
 
+// A last bit of bf16 that differs may move a number to the next value of fp8, an eighth away at most, so losses are only near.
+TEST_F(ProgramOnGpu, TrainsInFp8NearTheCpu) {
+  const auto losses = [&](const std::string& device, const std::string& precision) {
+    const Args args = with(with(training(device + precision, 3, {}, device), "--precision", precision), "--sequence-length", "16");
+    const Finished f = at.spillway(args);
+    EXPECT_EQ(f.status, 0) << f.err;
+    std::vector<double> all;
+    for (const std::string& line : at.metrics(device + precision)) all.push_back(nlohmann::json::parse(line)["loss"]);
+    return all;
+  };
+  const std::vector<double> gpu = losses("cuda", "fp8"), cpu = losses("cpu", "fp8"), plain = losses("cuda", "bf16");
+  ASSERT_EQ(gpu.size(), 3u);
+  for (size_t step = 0; step < 3; ++step) EXPECT_NEAR(gpu[step], cpu[step], 5e-3 * cpu[step]);
+  EXPECT_NE(gpu[0], plain[0]);
+  if (query_gpus().gpus[0].name != "emulated") return;
+  ::setenv("SPILLWAY_EMULATED_CAPABILITY", "86", 1);
+  const Finished f = at.spillway(with(training("ampere", 1), "--precision", "fp8"));
+  ::unsetenv("SPILLWAY_EMULATED_CAPABILITY");
+  EXPECT_EQ(f.status, 2) << f.err;
+  EXPECT_TRUE(mentions(f.err, "[--precision] expected a GPU with tensor cores for fp8") &&
+              mentions(f.err, "with 8.6: give --precision bf16"))
+      << f.err;
+}
+
 TEST_F(ProgramOnGpu, TrainsOnImagesNearTheCpu) {
   std::string images;
   for (int i = 0; i < 32; ++i) {

@@ -1,5 +1,6 @@
 // Implements the emulated cuBLASLt: column-major matrix products, computed in plain loops.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdlib>
@@ -21,7 +22,7 @@ struct Layout {
   std::uint64_t type, rows, columns, leading, unused[4];
 };
 struct Desc {
-  std::uint64_t compute, scale, transpose_a, transpose_b, epilogue, bias, aux, aux_leading, unused[24];
+  std::uint64_t compute, scale, transpose_a, transpose_b, epilogue, bias, aux, aux_leading, scale_a, scale_b, unused[22];
 
   bool has_bias() const { return (epilogue & CUBLASLT_EPILOGUE_BIAS) != 0; }
   bool has_aux() const { return epilogue >= CUBLASLT_EPILOGUE_GELU_AUX; }  // returns whether gelu, or its gradient, has an auxiliary tensor
@@ -44,10 +45,36 @@ struct Bf16 {
 struct F16 {
   _Float16 value;
 };
+// A number of 8 bits: a sign, `8 - 1 - kFraction` bits of exponent and kFraction bits of fraction.
+template <int kFraction>
+struct F8 {
+  std::uint8_t bits;
+};
+using E4m3 = F8<3>;
+using E5m2 = F8<2>;
 double wide(double x) { return x; }
 float wide(float x) { return x; }
 float wide(Bf16 x) { return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16); }
 float wide(F16 x) { return static_cast<float>(x.value); }
+template <int kFraction>
+float value_of_code(int code) {
+  constexpr int kBias = (1 << (6 - kFraction)) - 1;
+  const int exponent = (code & 0x7f) >> kFraction, fraction = code & ((1 << kFraction) - 1);
+  const bool is_nan = kFraction == 3 ? (code & 0x7f) == 0x7f : exponent == 31;
+  if (is_nan) return std::nanf("");
+  const int whole = exponent == 0 ? fraction : fraction + (1 << kFraction);
+  const float magnitude = std::ldexp(static_cast<float>(whole), std::max(exponent, 1) - kBias - kFraction);
+  return code & 0x80 ? -magnitude : magnitude;
+}
+template <int kFraction>
+float wide(F8<kFraction> x) {
+  static const std::array<float, 256> values = [] {
+    std::array<float, 256> all{};
+    for (int code = 0; code < 256; ++code) all[static_cast<size_t>(code)] = value_of_code<kFraction>(code);
+    return all;
+  }();
+  return values[x.bits];
+}
 template <class To, class From>
 To rounded(From x) {
   if constexpr (std::is_same_v<To, F16>) {
@@ -92,17 +119,17 @@ T gelu_slope(T x) {
   return T(0.5) * (1 + t) + T(0.5) * x * (1 - t * t) * root * (1 + T(3 * 0.044715) * x * x);
 }
 
-template <class In, class Out, class Sum, bool kTf32 = false>
-void multiply(const Product& p) {
-  const auto* a = static_cast<const In*>(p.a_data);
-  const auto* b = static_cast<const In*>(p.b_data);
+template <class InA, class InB, class Out, class Sum, bool kTf32 = false>
+void multiply_two(const Product& p) {
+  const auto* a = static_cast<const InA*>(p.a_data);
+  const auto* b = static_cast<const InB*>(p.b_data);
   const auto* c = static_cast<const Out*>(p.c_data);
   auto* d = static_cast<Out*>(p.d_data);
   const auto* bias = reinterpret_cast<const Out*>(p.desc.bias);
   const std::uint64_t a_row = p.desc.transpose_a ? p.a.leading : 1, a_k = p.desc.transpose_a ? 1 : p.a.leading;
   const std::uint64_t b_k = p.desc.transpose_b ? p.b.leading : 1, b_column = p.desc.transpose_b ? 1 : p.b.leading;
   const auto alpha = static_cast<Sum>(p.alpha), beta = static_cast<Sum>(p.beta);
-  const auto operand = [](const In& x) { return static_cast<Sum>(kTf32 ? tf32(static_cast<float>(wide(x))) : wide(x)); };
+  const auto operand = [](const auto& x) { return static_cast<Sum>(kTf32 ? tf32(static_cast<float>(wide(x))) : wide(x)); };
   const auto chain = [&](std::uint64_t i, std::uint64_t j, std::uint64_t begin, std::uint64_t end) {
     Sum sum = 0;
     for (std::uint64_t k = begin; k < end; ++k) sum += operand(a[i * a_row + k * a_k]) * operand(b[k * b_k + j * b_column]);
@@ -119,9 +146,11 @@ void multiply(const Product& p) {
   };
   auto* aux = reinterpret_cast<Out*>(p.desc.aux);
   const Running running;
+  const auto factor = [](std::uint64_t at) { return at == 0 ? Sum(1) : static_cast<Sum>(*reinterpret_cast<const float*>(at)); };
+  const Sum scale_a = factor(p.desc.scale_a), scale_b = factor(p.desc.scale_b);
   for (std::uint64_t j = 0; j < p.algo.n; ++j) {
     for (std::uint64_t i = 0; i < p.algo.m; ++i) {
-      Sum sum = alpha * whole(i, j);
+      Sum sum = alpha * scale_a * scale_b * whole(i, j);
       if (beta != 0) sum += beta * static_cast<Sum>(wide(c[j * p.c.leading + i]));
       if (p.desc.has_bias()) sum += static_cast<Sum>(wide(bias[i]));
       if (p.desc.epilogue == CUBLASLT_EPILOGUE_DGELU) {
@@ -137,13 +166,43 @@ void multiply(const Product& p) {
   }
 }
 
+template <class In, class Out, class Sum, bool kTf32 = false>
+void multiply(const Product& p) {
+  multiply_two<In, In, Out, Sum, kTf32>(p);
+}
+
 using Multiply = void (*)(const Product&);
+
+bool is_fp8(const Layout& x) { return x.type == CUDA_R_8F_E4M3 || x.type == CUDA_R_8F_E5M2; }
+
+// Returns the loop for a product of 8-bit numbers, or null. On Hopper they have "the TN format (A transposed, B not)", whole packs of 16
+// in all extents, and two operands in e5m2 have no kernel: cuBLAS library, section "cublasLtMatmul()".
+Multiply fp8_kernel_for(const Desc& desc, const Layout& a, const Layout& b, const Layout& d) {
+  cudaDeviceProp gpu{};
+  if (cudaGetDeviceProperties(&gpu, 0) != cudaSuccess || gpu.major * 10 + gpu.minor < 89) return nullptr;
+  const bool tn = desc.transpose_a == CUBLAS_OP_T && desc.transpose_b == CUBLAS_OP_N;
+  const bool whole = (a.rows | a.columns | a.leading | b.rows | b.columns | b.leading | d.rows) % 16 == 0;
+  const bool wide_bias = d.type == CUDA_R_32F && desc.has_bias();  // its bias would be bf16, which the loop does not read
+  if (!tn || !whole || wide_bias || desc.has_aux()) return nullptr;
+  if (desc.compute != CUBLAS_COMPUTE_32F || desc.scale != CUDA_R_32F) return nullptr;
+  if (d.type == CUDA_R_16BF) {
+    if (a.type == CUDA_R_8F_E4M3)
+      return b.type == CUDA_R_8F_E4M3 ? multiply_two<E4m3, E4m3, Bf16, float> : multiply_two<E4m3, E5m2, Bf16, float>;
+    if (b.type == CUDA_R_8F_E4M3) return multiply_two<E5m2, E4m3, Bf16, float>;
+  } else if (d.type == CUDA_R_32F) {
+    if (a.type == CUDA_R_8F_E4M3)
+      return b.type == CUDA_R_8F_E4M3 ? multiply_two<E4m3, E4m3, float, float> : multiply_two<E4m3, E5m2, float, float>;
+    if (b.type == CUDA_R_8F_E4M3) return multiply_two<E5m2, E4m3, float, float>;
+  }
+  return nullptr;
+}
 
 // Returns the loop for a combination of types, or null if the library does not support it: cuBLAS
 // library, table "cublasLtMatmul() supported data types". In that table a bias has the type of D.
 Multiply kernel_for(const Desc& desc, const Layout& a, const Layout& b, const Layout& d) {
   const bool in_f64 = desc.compute == CUBLAS_COMPUTE_64F && desc.scale == CUDA_R_64F;
   const bool in_f32 = desc.compute == CUBLAS_COMPUTE_32F && desc.scale == CUDA_R_32F;
+  if (is_fp8(a) && is_fp8(b)) return fp8_kernel_for(desc, a, b, d);
   if (a.type != b.type || (desc.has_aux() && d.type != CUDA_R_16BF && d.type != CUDA_R_16F)) return nullptr;
   const bool in_tf32 = desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && desc.scale == CUDA_R_32F;
   if (in_tf32 && a.type == CUDA_R_32F && d.type == CUDA_R_32F) return multiply<float, float, float, true>;
@@ -273,6 +332,8 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* desc, cublasComput
                  0,
                  0,
                  0,
+                 0,
+                 0,
                  {}};
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -295,6 +356,10 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasL
       return set(seen(desc).aux, 8, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
       return set(seen(desc).aux_leading, 8, value, bytes);
+    case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER:
+      return set(seen(desc).scale_a, 8, value, bytes);
+    case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER:
+      return set(seen(desc).scale_b, 8, value, bytes);
     default:
       return CUBLAS_STATUS_INVALID_VALUE;
   }

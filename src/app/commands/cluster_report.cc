@@ -33,6 +33,7 @@ std::string card_text(const ClusterReport& r) {
                                  card.flops(r.weight, r.tf32) / 1e12, name_of(r.weight, r.tf32));
   if (!card.on_tensor_cores(r.weight, r.tf32) && r.weight != DType::f32 && r.weight != DType::f64)
     text += fmt::format(", for which this card has no tensor cores (fp16: {:.4g})", card.fp16);
+  if (r.fp8) text += fmt::format(" and {:.4g} in fp8", 2 * card.bf16);
   text += fmt::format(", {} of GPU memory,\n    PCIe {}.0 x{} with {} each way, ", gb_per_s(1e9 * card.memory_gb_per_s), card.pcie,
                       card.lanes, gb_per_s(card.link_bytes_per_s()));
   return text + (card.nvlink_gpus > 0
@@ -44,9 +45,10 @@ std::string shares_text(const ClusterReport& r) {
   return fmt::format(
       "  assumed shares of them: large products {:.0f} %, as cuBLAS reaches on an H100; blocks {:.0f} % of\n    that, because norms and "
       "small "
-      "products are slower: {:.4g} TFLOP/s; round figures for\n    GPU memory ({:.0f} %), PCIe ({:.0f} %) and NVLink ({:.0f} %)\n",
-      100 * trainer::kProductShare, 100 * trainer::kBlockEfficiency, r.block_flops / 1e12, 100 * trainer::kMemoryShare,
-      100 * trainer::kLinkShare, 100 * trainer::kNvlinkShare);
+      "products are slower{}: {:.4g} TFLOP/s; round figures for\n    GPU memory ({:.0f} %), PCIe ({:.0f} %) and NVLink ({:.0f} %)\n",
+      100 * trainer::kProductShare, 100 * trainer::kBlockEfficiency,
+      r.fp8 ? fmt::format(", and with fp8 {:.4g} times as fast as in bf16", trainer::kFp8Speedup) : "", r.block_flops / 1e12,
+      100 * trainer::kMemoryShare, 100 * trainer::kLinkShare, 100 * trainer::kNvlinkShare);
 }
 
 // NodeFacts collects what is said about a node, by who said it.
@@ -91,6 +93,7 @@ Json cluster_json(const ClusterReport& r) {
                        {"source", card.source},
                        {"type", name_of(r.weight, r.tf32)},
                        {"flops_per_s", card.flops(r.weight, r.tf32)},
+                       {"fp8", r.fp8},
                        {"on_tensor_cores", card.on_tensor_cores(r.weight, r.tf32)},
                        {"memory_bytes_per_s", 1e9 * card.memory_gb_per_s},
                        {"pcie_bytes_per_s", card.link_bytes_per_s()},

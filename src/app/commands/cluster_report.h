@@ -15,6 +15,7 @@ struct ClusterReport {
   Cluster cluster;
   DType weight = DType::bf16;            // type of the weights that the GPU multiplies
   bool tf32 = false;                     // whether fp32 products may run in tf32
+  bool fp8 = false;                      // whether linear layers multiply in fp8
   double block_flops = 0;                // FLOP/s that blocks are assumed to reach
   double between_ranks_bytes_per_s = 0;  // bytes per second that all ranks together exchange
 };

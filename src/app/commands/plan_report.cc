@@ -113,10 +113,12 @@ std::string alternatives_text(const std::vector<Alternative>& alternatives) {
   return text;
 }
 
-ClusterReport cluster_of(const PlanConfig& config, const parallel::Plan& plan, const Rates& rates) {
+ClusterReport cluster_of(const PlanConfig& config, const Session& session, const Rates& rates) {
+  const parallel::Plan& plan = session.chosen();
   return {.cluster = parse_cluster(*config.cluster, "--cluster"),
           .weight = plan.scheduling.format.weight,
           .tf32 = config.tf32_matmul,
+          .fp8 = session.source().config.fp8,
           .block_flops = rates.flops,
           .between_ranks_bytes_per_s = rates.all_gather_bytes_per_s};
 }
@@ -153,7 +155,7 @@ PlanReport report_of(const PlanConfig& config, Session& session, Pace pace, std:
   report.command = std::move(command);
   if (config.roofline) report.roofline = make_roofline(plan, session.source().config);
   report.memory = memory_table(plan, session.budgets());
-  if (config.cluster) report.cluster = cluster_of(config, plan, rates);
+  if (config.cluster) report.cluster = cluster_of(config, session, rates);
   if (config.program) report.program = program_text(plan.train);
   return report;
 }

@@ -22,6 +22,9 @@ struct Ceilings {
   /// product_share is the share of the peak that matrix products reach. cuBLAS reaches 716 TFLOP/s on square bf16 products
   /// of size 4096, which is this share, and 795 TFLOP/s on those of size 8192 (Shankhdhar, github.com/pranjalssh/fast.cu).
   double product_share = 0.72;
+  /// Tensor cores multiply fp8 at twice the rate of bf16 (1979 TFLOP/s in the data sheet); the share that is reached is assumed to be
+  /// equal.
+  double fp8_factor = 2;
   /// attention_share is the share of the peak that Spillway's own attention reaches while it multiplies. It uses the same
   /// instructions as FlashAttention-2 (mma.sync), which reaches up to 335 TFLOP/s on an H100 with heads of width 128,
   /// forward and backward (Dao, arXiv:2307.08691, section 4.1). A part of FlashAttention-2's time goes to exponentials, one

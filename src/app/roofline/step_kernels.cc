@@ -142,16 +142,29 @@ class Table {
     return kernel;
   }
 
+  // Makes a product multiply in fp8. Each operand is first rounded by kernels that read it twice, for its largest magnitude and for its
+  // codes, and write the codes.
+  void in_fp8(Kernel product, double m, double n, double k, double times) {
+    const double elems = m * k + n * k;
+    pass(Work::products, product.name + ", rounded to fp8", times, (2 * kHalf + 1) * elems);
+    product.bytes -= (kHalf - 1) * elems;
+    product.compute *= ceilings_.fp8_factor;
+    add(std::move(product), times);
+  }
+  void add_linear(Kernel kernel, double m, double n, double k, double times) {
+    m_.fp8 ? in_fp8(std::move(kernel), m, n, k, times) : add(std::move(kernel), times);
+  }
+
   // Adds the kernels of y = x w + bias: the product, the gradients of x and w, and the gradient of the bias, which is a separate kernel.
   // `beside` and `beside_dx` are additional bytes that the products for y and for dx move: a product may also write another output computed
   // from its result, or read an array to which its result is added.
   void linear(const std::string& name, const Runs& r, double in, double out, bool bias, double beside = 0, double beside_dx = 0) {
     Kernel y = product(Work::products, name, rows_, out, in, kHalf), dx = product(Work::products, name + ", dx", rows_, in, out, kHalf);
     y.bytes += beside, dx.bytes += beside_dx;
-    add(std::move(y), r.forward);
+    add_linear(std::move(y), rows_, out, in, r.forward);
     again(r.forward - r.input);
-    add(std::move(dx), r.input);
-    add(product(Work::products, name + ", dw", in, out, rows_, kWide), r.weights);
+    add_linear(std::move(dx), rows_, in, out, r.input);
+    add_linear(product(Work::products, name + ", dw", in, out, rows_, kWide), in, out, rows_, r.weights);
     if (bias) column_sums(name + ", dbias", r, out);
   }
   // Marks `times` runs of the kernel that was added last as recomputation for a backward, which does not count in model_flops.
@@ -252,7 +265,7 @@ class Table {
     linear("attention's projection", r, c, c, true, residual());
     // The tanh approximation of GELU is fused into the products "MLP up" and "MLP down". In forward the product also writes GELU's input,
     // and in backward the product also reads it.
-    const bool within = m_.activation == models::Activation::gelu_tanh;
+    const bool within = m_.activation == models::Activation::gelu_tanh && !m_.fp8;
     linear("MLP up", r, c, f, true, within ? kHalf * rows_ * f : 0, 0);
     linear("MLP down", r, f, c, true, residual(), within ? kHalf * rows_ * f : 0);
     attention(r);

@@ -15,10 +15,11 @@ cudaDataType_t blas_type(DType dtype) {
   return dtype == DType::f64 ? CUDA_R_64F : dtype == DType::f32 ? CUDA_R_32F : CUDA_R_16BF;
 }
 
-BlasLtLayout make_layout(const BlasMatrix& x, DType dtype) {
+cudaDataType_t blas_type(Fp8 format) { return format == Fp8::e4m3 ? CUDA_R_8F_E4M3 : CUDA_R_8F_E5M2; }
+
+BlasLtLayout make_layout(const BlasMatrix& x, cudaDataType_t type) {
   cublasLtMatrixLayout_t made = nullptr;
-  blas_lt_check(blas_lt().layout_create(&made, blas_type(dtype), static_cast<std::uint64_t>(x.rows), static_cast<std::uint64_t>(x.columns),
-                                        x.leading),
+  blas_lt_check(blas_lt().layout_create(&made, type, static_cast<std::uint64_t>(x.rows), static_cast<std::uint64_t>(x.columns), x.leading),
                 "cublasLtMatrixLayoutCreate");
   return BlasLtLayout(made);
 }
@@ -56,25 +57,30 @@ BlasLtPreference preference_of(const MatmulKey& key) {
   return wish;
 }
 
-std::string describe(const char* name, const BlasMatrix& x, DType dtype) {
-  return fmt::format("{} {} {} x {}{}, leading dimension {}, aligned to {} bytes", name, to_string(dtype), x.rows, x.columns,
+std::string describe(const char* name, const BlasMatrix& x, std::string_view type) {
+  return fmt::format("{} {} {} x {}{}, leading dimension {}, aligned to {} bytes", name, type, x.rows, x.columns,
                      x.transposed ? " transposed" : "", x.leading, x.alignment);
 }
 
+std::string_view to_string(Fp8 format) { return format == Fp8::e4m3 ? "e4m3" : "e5m2"; }
+
 [[noreturn]] void throw_no_way(const MatmulKey& key, cublasStatus_t status) {
+  const std::string_view a = key.fp8 ? to_string(key.fp8->a) : to_string(key.in), b = key.fp8 ? to_string(key.fp8->b) : a;
   throw Error(
       ErrorCode::io,
-      fmt::format("[matmul] expected cuBLASLt to have an algorithm on cuda:{}, got {} for {}; {}; {}{}: try another version of cuBLAS",
-                  key.gpu, blas_lt().status_name(status), describe("A", key.a, key.in), describe("B", key.b, key.in),
-                  describe("D", key.d, key.out), key.bias_alignment > 0 ? " with a bias" : ""));
+      fmt::format("[matmul] expected cuBLASLt to have an algorithm on cuda:{}, got {} for {}; {}; {}{}: try another version of cuBLAS{}",
+                  key.gpu, blas_lt().status_name(status), describe("A", key.a, a), describe("B", key.b, b),
+                  describe("D", key.d, to_string(key.out)), key.bias_alignment > 0 ? " with a bias" : "",
+                  key.fp8 ? ", or --precision bf16" : ""));
 }
 
 // Returns the algorithm that cuBLASLt's heuristic ranks first, or nothing if the heuristic knows none.
 std::optional<cublasLtMatmulAlgo_t> ask(const MatmulPlan& plan, const MatmulKey& key, cublasStatus_t& status) {
-  // The pointers given to the heuristic need not be valid: it reads neither
-  // the bias nor the second matrix, only the alignment of their addresses.
+  // The pointers given to the heuristic need not be valid: it reads neither the bias
+  // nor the second matrix nor factors, only the alignment of their addresses.
   const void* like_d = key.epilogue == Epilogue::none ? nullptr : reinterpret_cast<const void*>(key.d.alignment);
-  const BlasLtDesc desc = matmul_desc(key, reinterpret_cast<const void*>(key.bias_alignment), like_d);
+  const auto* factor = key.fp8 ? reinterpret_cast<const float*>(key.a.alignment) : nullptr;
+  const BlasLtDesc desc = matmul_desc(key, reinterpret_cast<const void*>(key.bias_alignment), like_d, factor, factor);
   const BlasLtPreference wish = preference_of(key);
   cublasLtMatmulHeuristicResult_t best{};
   int count = 0;
@@ -85,18 +91,20 @@ std::optional<cublasLtMatmulAlgo_t> ask(const MatmulPlan& plan, const MatmulKey&
 }
 
 MatmulPlan choose(cublasLtHandle_t handle, const MatmulKey& key) {
-  MatmulPlan plan{handle, make_layout(key.a, key.in), make_layout(key.b, key.in), make_layout(key.d, key.out), {}};
+  const cudaDataType_t a = key.fp8 ? blas_type(key.fp8->a) : blas_type(key.in), b = key.fp8 ? blas_type(key.fp8->b) : a;
+  MatmulPlan plan{handle, make_layout(key.a, a), make_layout(key.b, b), make_layout(key.d, blas_type(key.out)), {}};
   MatmulKey plainer = key, plainest = key;
   plainer.bias_alignment = plainest.bias_alignment = plainest.workspace_bytes = 0;
   cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
   for (const MatmulKey* one : std::initializer_list<const MatmulKey*>{&key, &plainer, &plainest}) {
     if (key.epilogue != Epilogue::none && one != &key) return plan;
+    if (key.fp8 && one != &key) break;
     plan.algo = ask(plan, *one, status);
     plan.adds_bias = one->bias_alignment > 0;
     plan.workspace_bytes = one->workspace_bytes;
     if (plan.algo) return plan;
   }
-  if (!plain_matmul_takes(key.in, key.out)) throw_no_way(key, status);
+  if (key.fp8 || !plain_matmul_takes(key.in, key.out)) throw_no_way(key, status);
   return plan;
 }
 
@@ -123,7 +131,7 @@ struct Memo {
 
 }  // namespace
 
-BlasLtDesc matmul_desc(const MatmulKey& key, const void* bias, const void* gelu) {
+BlasLtDesc matmul_desc(const MatmulKey& key, const void* bias, const void* gelu, const float* a_factor, const float* b_factor) {
   const bool f64 = key.in == DType::f64;
   cublasLtMatmulDesc_t made = nullptr;
   // CUBLAS_COMPUTE_32F computes in fp32 throughout, unlike CUBLAS_COMPUTE_32F_FAST_TF32.
@@ -134,6 +142,9 @@ BlasLtDesc matmul_desc(const MatmulKey& key, const void* bias, const void* gelu)
   set(desc, CUBLASLT_MATMUL_DESC_TRANSB, static_cast<std::int32_t>(key.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
   set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<std::uint32_t>(blas_epilogue(key.epilogue, bias != nullptr)));
   if (bias) set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  // Attribute FAST_ACCUM keeps its default, off: sums of fp8 products are then as exact as cuBLASLt can make them.
+  if (a_factor) set(desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, static_cast<const void*>(a_factor));
+  if (b_factor) set(desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, static_cast<const void*>(b_factor));
   if (gelu) {
     set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, gelu);
     set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, static_cast<std::int64_t>(key.d.leading));

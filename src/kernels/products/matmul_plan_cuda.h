@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "kernels/products/blas_lt_cuda.h"
+#include "kernels/products/fp8.h"
 #include "tensor/dtype.h"
 
 namespace spillway::kernels {
@@ -26,6 +27,12 @@ struct BlasMatrix {
 /// (its gradient).
 enum class Epilogue : u8 { none, gelu, gelu_gradient };
 
+/// The formats of the two operands of a product of codes.
+struct Fp8Formats {
+  Fp8 a, b;
+  auto operator<=>(const Fp8Formats&) const = default;
+};
+
 /// A product D (+)= op(A) op(B) (+ bias), with a bias of D's dtype that is added to every column. If there is an epilogue, a second matrix
 /// with D's shape and layout holds the input of gelu.
 struct MatmulKey {
@@ -36,6 +43,7 @@ struct MatmulKey {
   i64 workspace_bytes;
   bool tf32;  // whether TF32 may be used for f32 operands
   Epilogue epilogue = Epilogue::none;
+  std::optional<Fp8Formats> fp8 = {};  // the formats of op(A) and op(B) if they are codes of fp8; `in` is then the dtype of the bias
   auto operator<=>(const MatmulKey&) const = default;
 };
 
@@ -48,14 +56,17 @@ struct MatmulPlan {
 };
 
 /// Returns the plan for a product, at an address that stays valid. The key's GPU must be the current
-/// one. Throws Error(io) if neither cuBLASLt nor our own kernel supports these dtypes. If there is
-/// an epilogue, only cuBLASLt's first choice is tried; if the heuristic knows none, `algo` is empty.
+/// one. Throws Error(io) if neither cuBLASLt nor our own kernel supports these dtypes, or if cuBLASLt
+/// has no kernel for a product of fp8 with its bias. If there is an epilogue, only cuBLASLt's first
+/// choice is tried; if the heuristic knows none, `algo` is empty.
 const MatmulPlan& matmul_plan(const MatmulKey& key);
 /// Returns whether our own kernel supports these dtypes: `in` is the dtype of both
 /// operands, and `out` that of the result. `out` must be `in`, or f32 for bf16 and f16.
 inline bool plain_matmul_takes(DType in, DType out) { return in == out || (is_half(in) && out == DType::f32); }
 
 /// Makes cuBLASLt's descriptor of the product for one call. `bias` is null if there is none. `gelu` is the second matrix of an epilogue.
-BlasLtDesc matmul_desc(const MatmulKey& key, const void* bias, const void* gelu);
+/// For fp8, the codes of A and B are multiplied by the numbers at `a_factor` and `b_factor`, which are in GPU memory.
+BlasLtDesc matmul_desc(const MatmulKey& key, const void* bias, const void* gelu, const float* a_factor = nullptr,
+                       const float* b_factor = nullptr);
 
 }  // namespace spillway::kernels

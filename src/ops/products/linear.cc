@@ -1,6 +1,7 @@
 #include "ops/products/linear.h"
 
 #include "kernels/elementwise/elementwise.h"
+#include "kernels/products/fp8.h"
 #include "kernels/products/matmul.h"
 #include "kernels/rows/reduce.h"
 #include "ops/dense.h"
@@ -27,6 +28,17 @@ void multiply_onto(const Tensor& others, const Tensor& a, const Tensor& b, const
   kernels::matmul_onto(as_rows(others), a, b, bias, out, workspace_of(a, out));
 }
 
+using kernels::Fp8;
+
+// Computes out = (others +) a b (+ bias), with a and b rounded to the given formats if `fp8`.
+void multiply_as(bool fp8, Fp8 of_a, Fp8 of_b, const Tensor& others, const Tensor& a, const Tensor& b, const Tensor& bias,
+                 const Tensor& out) {
+  if (!fp8) return multiply_onto(others, a, b, bias, out);
+  const Tensor rows = others.defined() ? as_rows(others) : Tensor();
+  kernels::fp8_matmul(rows, {a, of_a}, {b, of_b}, bias, out,
+                      workspace(kernels::fp8_matmul_workspace_bytes(out.size(0), out.size(1), a.size(1), out.dtype())));
+}
+
 Tensor flipped_if(bool flip, const Tensor& x) { return flip ? x.transpose(0, 1) : x; }
 
 void check_linear(const Variable& x, DType weights, const Variable& bias, i64 inputs, i64 outputs) {
@@ -49,13 +61,21 @@ Tensor empty_product(const Variable& x, const LinearWeights& weights) {
   return empty(shape, x.dtype(), "linear");
 }
 
+// How a layer multiplies by its weight.
+struct Way {
+  bool in_out, fp8;
+};
+Way way_of(const LinearWeights& weights) { return {weights.layout == WeightLayout::in_out, weights.fp8}; }
+
 // Computes the gradients of the weight and the bias of a product from the gradient dy of its result. `kept_rows` are the saved rows that
 // were multiplied by the weight.
-void weight_gradients(Backward& b, SavedTensor kept_rows, bool in_out, int weight, int bias) {
+void weight_gradients(Backward& b, SavedTensor kept_rows, const Way& way, int weight, int bias) {
   const Tensor dy = as_rows(b.gradient());
   if (b.needs(weight)) {
     const Tensor rows = as_rows(b.saved(kept_rows));
-    in_out ? multiply(rows.transpose(0, 1), dy, {}, b.target(weight)) : multiply(dy.transpose(0, 1), rows, {}, b.target(weight));
+    const Tensor dw = b.target(weight);
+    way.in_out ? multiply_as(way.fp8, Fp8::e4m3, Fp8::e5m2, {}, rows.transpose(0, 1), dy, {}, dw)
+               : multiply_as(way.fp8, Fp8::e5m2, Fp8::e4m3, {}, dy.transpose(0, 1), rows, {}, dw);
   }
   if (b.needs(bias)) kernels::sum_axis(dy, 1, dy.size(0), dy.size(1), 1, b.target(bias));
 }
@@ -70,13 +90,13 @@ Variable record_linear(const Variable& x, const LinearWeights& weights, const Va
   const Variable& w = weights.w.stored;
   Recorder r({x, w, weights.bias, residual}, "linear");
   const SavedTensor kept_x = w.needs_gradient() ? r.save(x) : SavedTensor(), kept_w = x.needs_gradient() ? r.save(w) : SavedTensor();
-  return r.output(y, [=, in_out = weights.layout == WeightLayout::in_out, format = weights.w.format, shape = weights.w.shape](Backward& b) {
+  return r.output(y, [=, way = way_of(weights), format = weights.w.format, shape = weights.w.shape](Backward& b) {
     if (b.needs(3)) b.pass(3, b.gradient());
     if (b.needs(0)) {
       const Tensor others = b.take_others(0), values = values_of(b.saved(kept_w), format, shape);
-      multiply_onto(others, as_rows(b.gradient()), flipped_if(in_out, values), {}, as_rows(b.target(0)));
+      multiply_as(way.fp8, Fp8::e5m2, Fp8::e4m3, others, as_rows(b.gradient()), flipped_if(way.in_out, values), {}, as_rows(b.target(0)));
     }
-    weight_gradients(b, kept_x, in_out, 1, 2);
+    weight_gradients(b, kept_x, way, 1, 2);
   });
 }
 
@@ -84,12 +104,13 @@ Variable record_linear(const Variable& x, const LinearWeights& weights, const Va
 
 Variable linear(const Variable& in, const LinearWeights& stored, const Variable& others) {
   const Variable x = dense(in), residual = dense(others);
-  const LinearWeights weights{dense(stored.w), dense(stored.bias), stored.layout};
+  const LinearWeights weights{dense(stored.w), dense(stored.bias), stored.layout, stored.fp8};
   const Tensor y = empty_product(x, weights);
   check_residual(residual, y);
   {
     const Tensor w = values_of(weights.w.stored.value, weights.w.format, weights.w.shape);
-    multiply_onto(residual.value, as_rows(x.value), flipped_if(weights.layout == WeightLayout::out_in, w), weights.bias.value, as_rows(y));
+    multiply_as(weights.fp8, Fp8::e4m3, Fp8::e4m3, residual.value, as_rows(x.value), flipped_if(weights.layout == WeightLayout::out_in, w),
+                weights.bias.value, as_rows(y));
   }
   return record_linear(x, weights, residual, y);
 }
@@ -109,13 +130,13 @@ Variable linear_of_gelu(const Variable& x, const Tensor& gelu, const LinearWeigh
   Recorder r({x, w, down.bias, residual}, "linear");
   const SavedTensor kept_gelu = w.needs_gradient() ? r.save(gelu) : SavedTensor();
   const SavedTensor kept_x = x.needs_gradient() ? r.save(x) : SavedTensor(), kept_w = x.needs_gradient() ? r.save(w) : SavedTensor();
-  return r.output(y, [=, in_out = down.layout == WeightLayout::in_out](Backward& b) {
+  return r.output(y, [=, way = way_of(down)](Backward& b) {
     if (b.needs(3)) b.pass(3, b.gradient());
     if (b.needs(0)) {
       const Tensor dy = as_rows(b.gradient()), dx = as_rows(b.target(0));
-      kernels::matmul_gelu_gradient(dy, flipped_if(in_out, b.saved(kept_w)), as_rows(b.saved(kept_x)), dx, workspace_of(dy, dx));
+      kernels::matmul_gelu_gradient(dy, flipped_if(way.in_out, b.saved(kept_w)), as_rows(b.saved(kept_x)), dx, workspace_of(dy, dx));
     }
-    weight_gradients(b, kept_gelu, in_out, 1, 2);
+    weight_gradients(b, kept_gelu, way, 1, 2);
   });
 }
 
@@ -123,8 +144,10 @@ Variable linear_of_gelu(const Variable& x, const Tensor& gelu, const LinearWeigh
 
 Variable gelu_mlp(const Variable& in, const LinearWeights& first, const LinearWeights& second, const Variable& others) {
   const Variable x = dense(in), residual = dense(others);
-  const LinearWeights up{dense(first.w), dense(first.bias), first.layout}, down{dense(second.w), dense(second.bias), second.layout};
-  require(up.w.format == kernels::WeightFormat::plain && down.w.format == up.w.format, "[gelu_mlp] expected unquantized weights");
+  const LinearWeights up{dense(first.w), dense(first.bias), first.layout, first.fp8},
+      down{dense(second.w), dense(second.bias), second.layout, second.fp8};
+  require(up.w.format == kernels::WeightFormat::plain && down.w.format == up.w.format && !up.fp8 && !down.fp8,
+          "[gelu_mlp] expected unquantized weights, and products without fp8");
   const Tensor before = empty_product(x, up), gelu = empty(before.shape(), before.dtype(), "gelu");
   const Tensor rows = as_rows(x.value);
   kernels::matmul_gelu(rows, flipped_if(up.layout == WeightLayout::out_in, up.w.stored.value), up.bias.value, as_rows(before),

@@ -19,11 +19,14 @@ struct LinearWeights {
   Weight w;
   Variable bias;
   WeightLayout layout;
+  // Whether the three products of forward and backward round their bf16 operands to fp8 (kernels/products/fp8.h): inputs and weights to
+  // e4m3, gradients of the result to e5m2. Biases, residuals and results stay bf16, and weight gradients fp32.
+  bool fp8 = false;
 };
 Variable linear(const Variable& x, const LinearWeights& weights, const Variable& residual = {});
 
 /// Computes linear(gelu_tanh(linear(x, up)), down, residual). The matrix products compute gelu
-/// and its gradient too (kernels::matmul_gelu). The tape saves x, gelu's input and gelu's output.
+/// and its gradient too (kernels::matmul_gelu). Neither layer may be fp8. The tape saves x, gelu's input and gelu's output.
 Variable gelu_mlp(const Variable& x, const LinearWeights& up, const LinearWeights& down, const Variable& residual = {});
 
 /// Returns x[..., C] w[V, C]^T in wide_dtype of x, so that the logits to sample from are not rounded. With `softcap` above

@@ -144,6 +144,20 @@ ModelSource own_model(std::string name, std::function<nn::Sequential(DType)> bui
   return source;
 }
 
+void take_precision(Precision precision, ModelSource& source) {
+  if (precision != Precision::fp8) return;
+  const auto refuse = [&](const std::string& expected, const std::string& got) {
+    throw Error(ErrorCode::usage, fmt::format("[--precision] expected {} for fp8, got {}: give --precision bf16", expected, got));
+  };
+  if (source.own) refuse("a model that Spillway builds from a preset or a config.json", "`" + source.name + "`, which the program builds");
+  if (source.config.reads_images()) refuse("a model of transformer blocks", source.name + ", which reads images");
+  if (source.config.experts) refuse("a model without experts", source.name + ", whose experts multiply in bf16");
+  using kernels::WeightFormat;
+  if (source.config.base_weights == WeightFormat::int8 || source.config.base_weights == WeightFormat::nf4)
+    refuse("base weights in bf16", "--base-weights in 8 or 4 bits, which would be rounded twice");
+  source.config.fp8 = true;
+}
+
 ModelSource find_model(const std::string& model, const std::string& revision) {
   if (models::is_preset(model)) return {model, models::preset(model), {}, false};
   if (fs::is_directory(model)) return from_folder(model, last_component(model));

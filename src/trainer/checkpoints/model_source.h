@@ -8,6 +8,7 @@
 
 #include "models/config.h"
 #include "nn/module.h"
+#include "trainer/settings/config.h"
 
 namespace spillway::trainer {
 
@@ -30,6 +31,10 @@ struct ModelSource {
 
 /// Returns the source of a model that a program builds itself. Throws Error(usage) if the name cannot be part of a file name.
 ModelSource own_model(std::string name, std::function<nn::Sequential(DType)> build);
+
+/// Makes the model's linear layers multiply in fp8 if `precision` says so. Must be called before build(). Throws Error(usage) for a model
+/// that has no such layers, or of which they are the smaller part, and for base weights in 8 or 4 bits.
+void take_precision(Precision precision, ModelSource& source);
 
 /// Finds a preset, a folder, or org/name in the Hugging Face cache. `revision` is a branch, tag or commit of org/name. Throws
 /// Error(usage) if there is no such model (naming the known presets if `model` could be one), and Error(data) for a bad config.json.

@@ -1,6 +1,10 @@
 #include "trainer/plan/cluster_rates.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "base/error.h"
 
 namespace spillway::trainer {
 namespace {
@@ -37,12 +41,17 @@ DiskRates cluster_disk(const Cluster& cluster) {
   return disk;
 }
 
-NodeRates cluster_rates(const Cluster& cluster, const parallel::PlanRequest& request, Tf32 tf32, int threads) {
+NodeRates cluster_rates(const Cluster& cluster, const parallel::PlanRequest& request, Tf32 tf32, bool fp8, int threads) {
+  if (fp8 && !cluster.card.fp8)
+    throw Error(ErrorCode::usage,
+                fmt::format("[--precision] expected a card with tensor cores for fp8 (Ada, Hopper, Blackwell), got {}: give "
+                            "--precision bf16",
+                            cluster.card.name));
   optim::StateFormat format = request.scheduling.format.beside_matrices();
   if (is_of_parameters(format.rule)) format.rule = optim::Rule::adamw;  // as for a node that is measured (node_rates.cc)
   NodeRates node;
   Rates& rates = node.rates;
-  rates.flops = kProductShare * kBlockEfficiency * cluster.card.flops(format.weight, tf32.matmul);
+  rates.flops = (fp8 ? kFp8Speedup : 1) * kProductShare * kBlockEfficiency * cluster.card.flops(format.weight, tf32.matmul);
   rates.wide_flops = kProductShare * cluster.card.flops(DType::f32, tf32.matmul);
   set_units(rates.unit, cluster, format);
   rates.threads = threads;

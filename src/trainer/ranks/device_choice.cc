@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "kernels/products/fp8.h"
 #include "kernels/products/gpu_libraries.h"
 #include "kernels/products/instruction_sets.h"
 #include "kernels/sequence/attention_library.h"
@@ -79,6 +80,11 @@ ChosenDevice choose_device(const ResourceConfig& config, const GpuReport& report
     throw Error(code,
                 fmt::format("[--device] expected {} to be usable, got: {}; give another --device, or --device cpu", name, gpu.problem));
   }
+  if (config.precision == Precision::fp8 && !kernels::has_fp8(gpu.compute_capability))
+    throw Error(ErrorCode::usage,
+                fmt::format("[--precision] expected a GPU with tensor cores for fp8 (compute capability 8.9 or later: Ada, "
+                            "Hopper, Blackwell), got {} with {}.{}: give --precision bf16",
+                            name, gpu.compute_capability / 10, gpu.compute_capability % 10));
   if (const std::string missing = kernels::missing_gpu_library(); !missing.empty()) throw Error(ErrorCode::usage, missing);
   if (config.attention == Attention::cudnn) {
     const std::string missing = kernels::missing_attention_library(gpu.compute_capability);

@@ -34,6 +34,7 @@ Session::Session(const ResourceConfig& config, ChosenDevice device, ModelSource 
       pipeline_(pipeline),
       mesh_{place.ranks / pipeline.ranks, pipeline.ranks} {
   take_base_weights(config.base_weights, *config.precision, source_);
+  take_precision(*config.precision, source_);
   model_ = source_.build(format_.weight);
   if (source_.config.lora) {
     for (const auto& p : model_.parameters) p->frozen = !models::is_adapter(*p);
@@ -79,6 +80,10 @@ void Session::plan(const PlacementSettings& wishes, const Workload& work) {
         ErrorCode::usage,
         "[plan] a --place flag asks for nvme, but there is no path: give --nvme PATH (the default in a Slurm job is $SLURM_TMPDIR)");
   }
+  if (config_.precision == Precision::fp8 && work.mode == nn::Mode::generate)
+    throw Error(ErrorCode::usage,
+                "[--precision] expected another precision to generate text, got fp8, whose scales depend on all tokens that are computed "
+                "together, so that the text would depend on the other prompts: give --precision bf16");
   request_ = request_for(work);
   NodeRates node = look_at_node(request_, may_use_tier(wishes, Tier::nvme));
   if (!nvme_.paths.empty()) request_.stripe_weights = nvme_.shares.weights;
@@ -100,7 +105,7 @@ void Session::plan(const PlacementSettings& wishes, const Workload& work) {
 // Returns the rates from which the times of plans are predicted.
 NodeRates Session::look_at_node(const parallel::PlanRequest& request, bool may_spill) {
   NodeRates node = config_.cluster ? cluster_rates(parse_cluster(*config_.cluster, "--cluster"), request,
-                                                   {config_.tf32_matmul, config_.tf32_conv}, threads_)
+                                                   {config_.tf32_matmul, config_.tf32_conv}, source_.config.fp8, threads_)
                                    : measure_node(request, may_spill);
   node.rates.disk_read_bytes_per_s /= place_.local_ranks;  // the node's ranks share its drives
   node.rates.disk_write_bytes_per_s /= place_.local_ranks;

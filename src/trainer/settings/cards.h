@@ -17,6 +17,7 @@ struct Card {
   /// TFLOP/s of matrix products of bf16, fp16 and tf32 on tensor cores, 0 if the tensor cores do not have the type, and of fp32 without
   /// tensor cores.
   double bf16 = 0, fp16 = 0, tf32 = 0, fp32 = 0;
+  bool fp8 = false;  // whether the tensor cores multiply fp8; they do so at twice the rate of bf16
   double memory_gb_per_s = 0;
   int pcie = 4, lanes = 16;    // generation and lanes of its PCIe link to the host
   double nvlink_gb_per_s = 0;  // each way, all its NVLinks together; 0: the card has none

@@ -50,6 +50,7 @@ DType weight_dtype(Precision precision) {
     case Precision::fp64:
       return DType::f64;
     case Precision::bf16:
+    case Precision::fp8:
       return DType::bf16;
     case Precision::fp16:
       return DType::f16;

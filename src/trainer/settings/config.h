@@ -28,8 +28,8 @@ namespace spillway::trainer {
 using offload::Durability;
 using offload::Tier;
 
-enum class Precision { fp32, fp64, bf16, fp16, tf32 };
-/// Returns the dtype that weights and the activations between blocks have at this precision.
+enum class Precision { fp32, fp64, bf16, fp16, tf32, fp8 };
+/// Returns the dtype that weights and the activations between blocks have at this precision; bf16 for fp8, which only products use.
 DType weight_dtype(Precision precision);
 enum class Attention { own, cudnn };  // whose attention kernels a GPU runs: Spillway's own or cuDNN's
 enum class DataOrder { shuffled, sequential };

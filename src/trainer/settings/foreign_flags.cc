@@ -68,6 +68,8 @@ constexpr Foreign kForeign[] = {
     {"fp16", "precision fp16"},
     {"fp32", "precision fp32"},
     {"tf32", "precision tf32"},
+    {"fp8", "precision fp8"},
+    {"fp8-format", "precision fp8"},
     {"dtype", "precision"},
     {"mixed-precision", "precision"},
     {"torch-dtype", "precision"},

@@ -142,6 +142,7 @@ constexpr ForeignValue kForeignValues[] = {{"optimizer", "adamw-torch", "adamw"}
                                            {"lr-schedule", "steplr", "step"},
                                            {"precision", "bfloat16", "bf16"},
                                            {"precision", "bf16-mixed", "bf16"},
+                                           {"precision", "transformer-engine", "fp8"},
                                            {"precision", "float16", "fp16"},
                                            {"precision", "half", "fp16"},
                                            {"precision", "16", "fp16"},

@@ -186,14 +186,17 @@ std::vector<Option> model() {
        .range = at_least(0)},
       {.name = "precision",
        .group = kModel,
-       .brief = "fp32 bf16 fp16 tf32 fp64",
-       .help = "type of weights and activations; bf16 and fp16 (mixed precision) keep statistics, loss, gradients and master weights in "
-               "fp32; fp16 adds a dynamic loss scale; fp64 applies to optimizer state too",
+       .brief = "fp32 bf16 fp8 fp16 tf32 fp64",
+       .help =
+           "type of weights and activations; bf16 and fp16 (mixed precision) keep statistics, loss, gradients and master weights in "
+           "fp32; fp16 adds a dynamic loss scale; fp8 is bf16, but the linear layers of transformer blocks multiply in fp8 (a GPU of Ada, "
+           "Hopper or later; a CPU computes the same numbers, more slowly); fp64 applies to optimizer state too",
        .field = choice(&ResourceConfig::precision, {{"fp32", Precision::fp32},
                                                     {"fp64", Precision::fp64},
                                                     {"bf16", Precision::bf16},
                                                     {"fp16", Precision::fp16},
-                                                    {"tf32", Precision::tf32}}),
+                                                    {"tf32", Precision::tf32},
+                                                    {"fp8", Precision::fp8}}),
        .commands = kRuns,
        .changes_numbers = true,
        .default_text = "fp32, on a GPU bf16",

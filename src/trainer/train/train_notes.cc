@@ -19,6 +19,7 @@ std::string kept_as(kernels::WeightFormat base) {
 }
 
 std::string precision_text(const TrainConfig& config) {
+  if (config.precision == Precision::fp8) return "bf16";  // what is stored
   return find_option(Command::train, "precision")->field.get(Settings(config))->front();
 }
 
@@ -62,9 +63,9 @@ void note_machine(Progress& progress, const ChosenDevice& device, const std::str
 std::string opening_text(const Session& session, const TrainConfig& config, const RunData& data, const std::string& weights) {
   const i64 frozen = frozen_elems(session.model());
   const std::string of_them = frozen ? fmt::format(" ({} of them frozen{})", frozen, kept_as(session.source().config.base_weights)) : "";
-  std::string text =
-      fmt::format("  weights: {}, {} {} parameters{} in {} blocks, {}\n", session.source().name, session.model().parameter_elems(),
-                  precision_text(config), of_them, session.model().blocks.size(), weights);
+  std::string text = fmt::format("  weights: {}, {} {} parameters{} in {} blocks{}, {}\n", session.source().name,
+                                 session.model().parameter_elems(), precision_text(config), of_them, session.model().blocks.size(),
+                                 session.source().config.fp8 ? " that multiply in fp8" : "", weights);
   text += "  data: " + data_text(session, config, data) + "\n";
   const i64 ranks = config.data_ranks(), rows = data.training->windows_per_step();
   text += fmt::format("  step: {} {}{} ({} {}{} x {} x {})", rows, session.model().reads_images() ? "image" : "row", rows == 1 ? "" : "s",

@@ -156,8 +156,9 @@ TEST(OptionTable, TrainHelpShowsEveryFlagOfTheContractWithItsDefault) {
 
 TEST(OptionTable, HelpNamesUnits) {
   const std::string help = command_help(Command::train);
-  for (const char* piece : {"--device-memory SIZE", "--time-limit TIME", "--nvme PATH[:SIZE]", "--precision auto|fp32|fp64|bf16|fp16|tf32",
-                            "--checkpoint-every STEPS|TIME|1epoch", "Sizes: 640MiB", "Times: 30s", "--model MODEL  (required)"}) {
+  for (const char* piece :
+       {"--device-memory SIZE", "--time-limit TIME", "--nvme PATH[:SIZE]", "--precision auto|fp32|fp64|bf16|fp16|tf32|fp8",
+        "--checkpoint-every STEPS|TIME|1epoch", "Sizes: 640MiB", "Times: 30s", "--model MODEL  (required)"}) {
     EXPECT_NE(help.find(piece), std::string::npos) << piece;
   }
 }

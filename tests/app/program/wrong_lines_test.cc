@@ -124,6 +124,7 @@ TEST_F(WrongLines, FlagsOfOtherPrograms) {
           {"TRAIN --load_in_8bit True", 2, {"--base-weights 8bit --lora 16"}},
           {"generate --model r --prompt a --load_in_4bit", 2, {"--base-weights nf4", "!--lora"}},
           {"TRAIN --bf16", 2, {"--precision bf16"}},
+          {"TRAIN --fp8", 2, {"--precision fp8"}},
           {"TRAIN --gradient_checkpointing True", 2, {"--recompute block"}},
           {"TRAIN --dataset_name x", 2, {"--data"}},
           {"TRAIN --output_dir o", 2, {"--out"}},

@@ -88,6 +88,23 @@ TEST_F(Gpt2Roofline, ALineIsItsFlopsAndBytesAtTheCeilings) {
 
 // cuDNN's attention is priced at the rates measured for it. cuDNN's deterministic
 // backward writes the gradients of all scores and reads them again.
+TEST_F(Gpt2Roofline, ProductsInFp8TakeHalfTheTimeAndTwoPassesOverTheirOperands) {
+  models::ModelConfig config = models::preset("gpt2-124m");
+  const Roofline plain = roofline();
+  config.fp8 = true;
+  const Roofline r = make_roofline(make_plan(request_), config);
+  const double operands = kRows * kC + 3 * kC * kC;
+  for (const char* name : {"qkv", "qkv, dx", "qkv, dw"}) {
+    const Timed& fast = line(r, name);
+    const Timed& slow = line(plain, name);
+    EXPECT_EQ(fast.kernel.flops, slow.kernel.flops);
+    EXPECT_EQ(fast.kernel.compute, 2 * slow.kernel.compute) << name;
+  }
+  EXPECT_DOUBLE_EQ(line(plain, "qkv").kernel.bytes - line(r, "qkv").kernel.bytes, operands) << "one byte instead of two";
+  EXPECT_DOUBLE_EQ(line(r, "qkv, rounded to fp8").kernel.bytes, 5 * operands) << "two reads of bf16, and the codes";
+  EXPECT_EQ(r.flops, plain.flops);
+}
+
 TEST_F(Gpt2Roofline, AttentionByCudnn) {
   models::ModelConfig model = models::preset("gpt2-124m");
   model.attention = kernels::AttentionLibrary::cudnn;

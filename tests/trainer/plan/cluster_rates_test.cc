@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
+
 namespace spillway::trainer::cluster_rates_test {
 namespace {
 
@@ -15,8 +17,8 @@ parallel::PlanRequest request_of(DType weight, int ranks = 1) {
   return request;
 }
 
-Rates rates(const char* spec, const parallel::PlanRequest& request = request_of(DType::bf16), Tf32 tf32 = {}) {
-  return cluster_rates(parse_cluster(spec, "--cluster"), request, tf32, 8).rates;
+Rates rates(const char* spec, const parallel::PlanRequest& request = request_of(DType::bf16), Tf32 tf32 = {}, bool fp8 = false) {
+  return cluster_rates(parse_cluster(spec, "--cluster"), request, tf32, fp8, 8).rates;
 }
 
 TEST(ClusterRates, AreTheVendorsFiguresTimesTheStatedShares) {
@@ -29,6 +31,17 @@ TEST(ClusterRates, AreTheVendorsFiguresTimesTheStatedShares) {
   EXPECT_DOUBLE_EQ(rates("1x1xH100,1TiB", request_of(DType::f32)).flops, 67e12 * 0.72 * 0.6);
   EXPECT_DOUBLE_EQ(rates("1x1xH100,1TiB", request_of(DType::f32), {.matmul = true}).flops, 494e12 * 0.72 * 0.6);
   EXPECT_TRUE(r.blocks.empty());
+}
+
+TEST(ClusterRates, Fp8OnCardsThatHaveIt) {
+  EXPECT_DOUBLE_EQ(rates("1x1xH100,1TiB", request_of(DType::bf16), {}, true).flops, 1.25 * 989e12 * 0.72 * 0.6);
+  try {
+    rates("1x1xA100-80GiB,1TiB", request_of(DType::bf16), {}, true);
+    ADD_FAILURE() << "an A100 has no tensor cores for fp8";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::usage);
+    EXPECT_NE(std::string(error.what()).find("got A100: give --precision bf16"), std::string::npos) << error.what();
+  }
 }
 
 // AdamW in fp32 reads a gradient, and reads and writes weight and two moments: 28 bytes a parameter.

@@ -80,6 +80,26 @@ TEST(DeviceChoice, Tf32IsAGpus) {
   expect_error(error_of([&] { resolve_device(config, two_gpus()); }), ErrorCode::usage, "expected fp32 or tf32");
 }
 
+TEST(DeviceChoice, Fp8NeedsTensorCoresForIt) {
+  ResourceConfig config = on("cuda");
+  config.precision = Precision::fp8;
+  GpuReport ampere = two_gpus();
+  for (const int capability : {80, 86, 87}) {
+    ampere.gpus[0].compute_capability = capability;
+    expect_error(error_of([&] { choose_device(config, ampere, {}); }), ErrorCode::usage, "give --precision bf16");
+  }
+  expect_error(error_of([&] { choose_device(config, ampere, {}); }), ErrorCode::usage, "got cuda:0, Test GPU with 8.7");
+  for (const int capability : {89, 90, 120}) {
+    ampere.gpus[0].compute_capability = capability;
+    const std::string said = error_of([&] { choose_device(config, ampere, {}); }).second;
+    EXPECT_EQ(said.find("[--precision]"), std::string::npos) << said;
+  }
+  config = on("cpu");
+  config.precision = Precision::fp8;
+  resolve_device(config, none());
+  EXPECT_EQ(error_of([&] { choose_device(config, none(), {}); }).second, "no error") << "a CPU computes the same numbers";
+}
+
 TEST(DeviceChoice, RefusesWhatIsNotThere) {
   const auto choose = [](const std::string& device, const GpuReport& report, const RankPlace& place = {}) {
     return error_of([&] { choose_device(on(device), report, place); });
