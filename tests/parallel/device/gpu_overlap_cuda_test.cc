@@ -121,6 +121,37 @@ TEST_F(GpuOverlap, ActivationsTravelWhileBlocksAreComputed) {
   RecordProperty("shares", testing::PrintToString(std::pair(computes(run), computes(waits))));
 }
 
+// Sums the microseconds of optimizer updates in the head, and those of them in which no block is computed.
+std::pair<double, double> updates_us(const RunResult& run) {
+  const parallel::List& list = run.plan.train.head;
+  double all_us = 0, alone_us = 0;
+  for (size_t n = 0; n < list.size(); ++n) {
+    if (list[n].op != Op::Step) continue;
+    const parallel::Timing& step = run.head_timings[n];
+    double beside_us = 0;
+    for (size_t b = 0; b < list.size(); ++b) {
+      const parallel::Timing& block = run.head_timings[b];
+      if (computes_block(list[b].op))
+        beside_us += std::max(0.0, std::min(step.end_us, block.end_us) - std::max(step.start_us, block.start_us));
+    }
+    all_us += step.end_us - step.start_us;
+    alone_us += step.end_us - step.start_us - beside_us;
+  }
+  return {all_us, alone_us};
+}
+
+// The updates of the first blocks have nothing to run beside, as the backward ends with these blocks.
+TEST_F(GpuOverlap, UpdatesStreamThroughTheGpuWhileBlocksAreComputed) {
+  RunOptions o = from_host(1);
+  o.gradients = o.optimizer = Tier::host;
+  o.overlap = OptimizerOverlap::backward;
+  o.streams_steps = true;
+  const auto [all_us, alone_us] = updates_us(train(o));
+  EXPECT_GT(all_us, 0);
+  EXPECT_LT(alone_us, 0.5 * all_us);
+  RecordProperty("updates", testing::PrintToString(std::pair(all_us, alone_us)));
+}
+
 TEST_F(GpuOverlap, WithPrefetchTheGpuComputesMoreOfTheStep) {
   const double ahead = computes(train(from_host(1))), waits = computes(train(from_host(0)));
   EXPECT_GT(ahead, waits + 0.02);
