@@ -121,23 +121,21 @@ TEST_F(GpuOverlap, ActivationsTravelWhileBlocksAreComputed) {
   RecordProperty("shares", testing::PrintToString(std::pair(computes(run), computes(waits))));
 }
 
-// Sums the microseconds of optimizer updates in the head, and those of them in which no block is computed.
-std::pair<double, double> updates_us(const RunResult& run) {
+// Counts the optimizer updates of the head, and those that had left the GPU when the last block was still computed. (Their start is a
+// time of the CPU, which an emulated GPU's clock does not know.)
+std::pair<int, int> updates_beside(const RunResult& run) {
   const parallel::List& list = run.plan.train.head;
-  double all_us = 0, alone_us = 0;
+  double computed_us = 0;
+  for (size_t n = 0; n < list.size(); ++n) {
+    if (computes_block(list[n].op)) computed_us = std::max(computed_us, run.head_timings[n].end_us);
+  }
+  std::pair<int, int> updates;
   for (size_t n = 0; n < list.size(); ++n) {
     if (list[n].op != Op::Step) continue;
-    const parallel::Timing& step = run.head_timings[n];
-    double beside_us = 0;
-    for (size_t b = 0; b < list.size(); ++b) {
-      const parallel::Timing& block = run.head_timings[b];
-      if (computes_block(list[b].op))
-        beside_us += std::max(0.0, std::min(step.end_us, block.end_us) - std::max(step.start_us, block.start_us));
-    }
-    all_us += step.end_us - step.start_us;
-    alone_us += step.end_us - step.start_us - beside_us;
+    ++updates.first;
+    updates.second += run.head_timings[n].end_us < computed_us;
   }
-  return {all_us, alone_us};
+  return updates;
 }
 
 // The updates of the first blocks have nothing to run beside, as the backward ends with these blocks.
@@ -146,10 +144,10 @@ TEST_F(GpuOverlap, UpdatesStreamThroughTheGpuWhileBlocksAreComputed) {
   o.gradients = o.optimizer = Tier::host;
   o.overlap = OptimizerOverlap::backward;
   o.streams_steps = true;
-  const auto [all_us, alone_us] = updates_us(train(o));
-  EXPECT_GT(all_us, 0);
-  EXPECT_LT(alone_us, 0.5 * all_us);
-  RecordProperty("updates", testing::PrintToString(std::pair(all_us, alone_us)));
+  const auto [all, beside] = updates_beside(train(o));
+  EXPECT_GT(all, 8);
+  EXPECT_GE(beside, all / 2);
+  RecordProperty("updates", testing::PrintToString(std::pair(all, beside)));
 }
 
 TEST_F(GpuOverlap, WithPrefetchTheGpuComputesMoreOfTheStep) {
