@@ -1,10 +1,8 @@
 // Tests the program on a GPU as a user runs it: it trains, saves, resumes and evaluates. In a build with SPILLWAY_CUDA=EMULATED the GPU's
 // code runs on the CPU.
 #include <gtest/gtest.h>
-#include <signal.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "device/device_query.h"
@@ -71,33 +69,6 @@ TEST_F(ProgramOnGpu, TrainsAndGoesOnWithTheSameNumbersFromAnyTier) {
               at.read("whole/checkpoints/step-00000004/optimizer.safetensors"));
   const Finished on_cpu = at.spillway(training("run", 6, {}, "cpu"));
   EXPECT_TRUE(on_cpu.status == 2 && mentions(on_cpu.err, "device: \"cuda\" -> \"cpu\"")) << on_cpu.err;
-}
-
-// The store holds nothing but activations. It is cut off under the run, and a second run is killed; both leave the last checkpoint.
-TEST_F(ProgramOnGpu, AFailureUnderSpilledActivationsLeavesTheLastCheckpoint) {
-  constexpr int kSteps = 12;
-  const Args spilled = {"--place-activations", "nvme", "--gradient-accumulation-steps", "2", "--pipeline-schedule", "vertical",
-                        "--checkpoint-every",  "4"};
-  ASSERT_EQ(at.spillway(training("straight", kSteps, {"--gradient-accumulation-steps", "2"})).status, 0);
-  const auto saved = [&](const std::string& run) { return std::filesystem::exists(at / (run + "/checkpoints/step-00000004")); };
-  const auto cut_off = [&] {
-    if (!saved("cut")) return false;
-    for (const auto& folder : std::filesystem::directory_iterator(at / "scratch")) {
-      if (std::filesystem::exists(folder.path() / "tiles")) std::filesystem::resize_file(folder.path() / "tiles", 65536);
-    }
-    return false;
-  };
-  const Finished cut = at.spillway_until(training("cut", kSteps, spilled), cut_off, SIGKILL);
-  EXPECT_EQ(cut.status, 5) << cut.err;
-  EXPECT_TRUE(mentions(cut.err, "/tiles") && mentions(cut.err, "offset ")) << cut.err;
-  at.spillway_until(
-      training("killed", kSteps, spilled), [&] { return saved("killed"); }, SIGKILL);
-  for (const std::string run : {"cut", "killed"}) {
-    const Finished rest = at.spillway(training(run, kSteps, spilled));
-    ASSERT_EQ(rest.status, 0) << rest.err;
-    EXPECT_TRUE(mentions(rest.err, "from the last checkpoint")) << rest.err;
-    EXPECT_EQ(numbers_of(at.metrics(run)), numbers_of(at.metrics("straight"))) << run;
-  }
 }
 
 TEST_F(ProgramOnGpu, TrainsOnImagesNearTheCpu) {
