@@ -40,7 +40,7 @@ bool only_queued(const Instruction& i, const Plan& plan, const Stepper& stepper)
 
 bool leaves_on_queue(const Instruction& i, const Plan& plan, const Stepper& stepper) {
   if (only_queued(i, plan, stepper)) return false;
-  return i.op == Op::Load || (i.op == Op::Step && stepper.writes_gpu(i.group)) || i.op == Op::Fetch;
+  return i.op == Op::Load || (i.op == Op::Step && stepper.leaves_copies(i.group, i.in.bytes > 0)) || i.op == Op::Fetch;
 }
 
 }  // namespace spillway::parallel

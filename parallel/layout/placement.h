@@ -73,6 +73,9 @@ struct Scheduling {
   Sharding sharding;
   Pipeline pipeline;
   bool copy_engines = false;  // whether the device copies to and from host memory while it computes, as a GPU with copy engines does
+  /// If true, a GPU also makes the optimizer updates of groups that do not rest in its memory: their tiles travel to the GPU and back
+  /// (Plan::streams_step). If false, the CPU's threads make these updates. The results are bitwise the same.
+  bool streams_steps = false;
   /// The number of blocks whose gradients stay on the device until their optimizer updates. make_plan raises the number if a higher one
   /// takes no more memory.
   u16 staying_blocks = 1;

@@ -128,6 +128,14 @@ void size_staging(Plan& plan, const PlanRequest& r) {
   add_row(plan, "staging ring", {0, plan.staging_buffers * plan.staging_buffer_bytes, 0});
 }
 
+// Sizes the GPU memory through which optimizer updates stream if the GPU makes them and some of the data rests elsewhere.
+void size_streamed(Plan& plan) {
+  const auto streams = [&](const Group& g) { return plan.has_steps(g) && plan.streams_step(g.id, !plan.gradient_rests(g, 0)); };
+  if (!plan.training || std::ranges::none_of(plan.layout.groups, streams)) return;
+  plan.streamed_bytes = streamed_buffer_bytes(plan.layout, plan.scheduling);
+  add_row(plan, "optimizer updates on the GPU", {kStreamedBuffers * plan.streamed_bytes, 0, 0});
+}
+
 void size_store(Plan& plan, const PlanRequest& r) {
   const auto nvme = static_cast<size_t>(Tier::nvme);
   if (plan.total[nvme] == 0) return;
@@ -272,6 +280,18 @@ bool Plan::recoverable() const {
   return training && std::all_of(layout.groups.begin(), layout.groups.end(), on_nvme);
 }
 
+i64 streamed_buffer_bytes(const Layout& layout, const Scheduling& scheduling) {
+  const optim::StateFormat& format = scheduling.format;
+  i64 bytes = 0;
+  for (const Bucket& b : layout.buckets) {
+    const Group& group = layout.groups[b.group];
+    if (group.frozen || group.by_parameter || !layout.owns(group)) continue;
+    const i64 tile_bytes = format.gradient_tile_bytes() + format.weight_tile_bytes() + scheduling.format_of(group).state_tile_bytes();
+    bytes = std::max(bytes, std::min(kStreamedTiles, b.tiles) * tile_bytes);
+  }
+  return bytes;
+}
+
 std::vector<BlockOutput> block_outputs(const PlanRequest& r) {
   Arena memory;
   const Stream stream{r.meta(), nullptr, &memory};
@@ -343,7 +363,7 @@ Plan size_plan(const PlanRequest& request) {
   plan.spill_slab_bytes = round_up(plan.train.spill_slab_bytes(), kPage);
   size_activations(plan, r);
   add_resident_rows(plan);
-  add_row(plan, "weights and gradients in motion", {plan.moving_slab_bytes, 0, 0});
+  add_row(plan, "data in motion", {plan.moving_slab_bytes, 0, 0});
   add_row(plan, "activations", {plan.activation_slab_bytes, 0, 0});
   add_row(plan, "PyTorch", {plan.foreign_bytes, 0, 0});
   add_row(plan, "key/value cache", only_in(plan.placement.cache, plan.cache_bytes));
@@ -355,6 +375,7 @@ Plan size_plan(const PlanRequest& request) {
   size_gpu(plan);
   size_chunks(plan);
   size_staging(plan, r);
+  size_streamed(plan);
   if (r.training) {
     size_whole(plan);
     size_queue(plan);

@@ -19,6 +19,13 @@ namespace spillway::parallel {
 /// one is computed, and two are being written.
 constexpr i64 kLeastStagingBuffers = 5;
 
+/// Optimizer updates that the GPU makes on tiles from elsewhere stream through this number of buffers in its memory: one is filled, one is
+/// updated, and one is emptied. A buffer has room for at most kStreamedTiles tiles, which are copied for long enough that the time to begin
+/// a copy does not matter.
+constexpr i64 kStreamedBuffers = 3, kStreamedTiles = 64;
+/// Returns the bytes of one of these buffers for a rank with this layout.
+i64 streamed_buffer_bytes(const Layout& layout, const Scheduling& scheduling);
+
 /// Holds the most bytes of memory that computing takes at one time. They depend on the request's activation policies and its order of
 /// micro-batches.
 struct WorkBytes {
@@ -89,6 +96,7 @@ struct Plan {
   i64 staging_buffer_bytes = 0, staging_buffers = 0;  // buffers of the staging ring; 0 if nothing is staged
   i64 whole_bytes = 0;      // host memory for the update of the largest parameter that is updated as a whole (Muon, Adafactor)
   i64 whole_gpu_bytes = 0;  // GPU memory for the matrix products of the largest such update, if the rule updates matrices as a whole (Muon)
+  i64 streamed_bytes = 0;   // size of each of the kStreamedBuffers in GPU memory, if the GPU updates tiles that rest elsewhere
   i64 chunk_tiles = 0;      // number of tiles in one buffer of the staging ring or of the checkpoint queue
   i64 queue_buffer_bytes = 0, queue_buffers = 0;  // size and number of the checkpoint queue's buffers, if training
   offload::StoreDescription store;                // description of the files on nvme; the caller fills in their folders and the run id
@@ -120,13 +128,19 @@ struct Plan {
   /// step.
   bool recoverable() const;
   bool on_gpu() const { return device == Device::Kind::cuda; }
-  /// Returns true if the GPU itself makes the optimizer updates (Steps) of the group. Otherwise threads of the CPU do them, and data in
-  /// GPU memory is copied to host memory and back. `given` says that the update receives the gradient in planned device memory (a slot).
-  /// The executor and the cost model both ask this function, so they agree.
+  /// Returns true if the GPU makes the optimizer updates (Steps) of the group where all of their data lies, in its memory. Otherwise,
+  /// unless streams_step(), threads of the CPU do them, and data in GPU memory is copied to host memory and back. `given` says that the
+  /// update receives the gradient in planned device memory (a slot). The executor and the cost model both ask this function, so they agree.
   bool steps_on_gpu(u16 group, bool given) const {
     return on_gpu() && placement.steps_on_device(group, given) && !layout.groups[group].by_parameter;
   }
-  /// Counts the bytes that an optimizer update on the CPU's threads copies to and from GPU memory.
+  /// Returns true if the GPU makes the optimizer updates of the group although some of their data rests in host memory or on nvme. Tiles of
+  /// this data are copied to the GPU, updated there, and copied back, while other tiles are on their way.
+  bool streams_step(u16 group, bool given) const {
+    return on_gpu() && scheduling.streams_steps && !placement.steps_on_device(group, given) && !layout.groups[group].by_parameter;
+  }
+  /// Counts the bytes that an optimizer update copies between GPU memory and host memory. An update on the CPU copies what lies in GPU
+  /// memory; one that streams copies everything else.
   struct LinkBytes {
     i64 to_gpu = 0, from_gpu = 0;
   };

@@ -16,15 +16,16 @@ Plan::LinkBytes Plan::step_link_bytes(const Instruction& step) const {
   const bool given = step.in.bytes > 0;
   if (!on_gpu() || steps_on_gpu(step.group, given)) return {};
   const optim::StateFormat& format = scheduling.format;
-  const auto on_device = [&](const std::vector<Tier>& tiers, i64 tile_bytes) {
-    return tiers[step.group] == Tier::device ? step.tiles.count() * tile_bytes : 0;
-  };
-  const i64 gradient_tile_bytes = kTileElems * size_of(resting_gradient({step.group, 0}));
-  const i64 weights = on_device(placement.parameters, format.weight_tile_bytes()),
-            state = on_device(placement.optimizer, state_tile_bytes(layout.groups[step.group])),
-            gradient = given ? step.tiles.count() * gradient_tile_bytes : on_device(placement.gradients, gradient_tile_bytes);
+  const bool streams = streams_step(step.group, given);
+  const auto copied = [&](Tier tier, i64 tile_bytes) { return (tier == Tier::device) != streams ? step.tiles.count() * tile_bytes : 0; };
+  const i64 weights = copied(placement.parameters[step.group], format.weight_tile_bytes()),
+            state = copied(placement.optimizer[step.group], state_tile_bytes(layout.groups[step.group])),
+            gradient =
+                copied(given ? Tier::device : placement.gradients[step.group], kTileElems * size_of(resting_gradient({step.group, 0})));
   const i64 read_weights = format.update_reads_weight() ? weights : 0;
-  LinkBytes link{weights + state, gradient + read_weights + state};
+  const i64 read = gradient + read_weights + state, written = weights + state;
+  if (streams) return {read, written};
+  LinkBytes link{written, read};
   if (!layout.groups[step.group].by_parameter) return link;
   // A parameter that is updated as a whole is read once more, to compute the direction of its update. A matrix to be orthogonalized is
   // also copied to the GPU and back.

@@ -5,7 +5,7 @@ namespace spillway::parallel {
 RankMemory::RankMemory(const Plan& plan, ModelState& state, const Resources& resources)
     : plan_(plan),
       state_(state),
-      moving_(resources.device->allocate(plan.moving_slab_bytes, "weights and gradients in motion")),
+      moving_(resources.device->allocate(plan.moving_slab_bytes, "data in motion")),
       spill_(resources.host->allocate(plan.spill_slab_bytes, "activations spilled")),
       activation_slab_(resources.device->allocate(plan.activation_slab_bytes, "activations")),
       cache_slab_(

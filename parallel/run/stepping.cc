@@ -9,7 +9,10 @@ double Stepping::step(const Instruction& i) {
   const auto gradient = i.in.bytes > 0 ? work_.memory.bytes(i.in) : std::span<std::byte>();
   const UpdateUnderWay& under_way = step_.of(i);
   const double waited_us = work_.stepper.step(work_.plan.layout.buckets[i.bucket], i.tiles, under_way.update, under_way.from, gradient);
-  if (leaves_on_queue(i, work_.plan, work_.stepper)) work_.queue(i.lane)->follow(work_.state.queues()->to_gpu);
+  if (leaves_on_queue(i, work_.plan, work_.stepper)) {
+    work_.queue(i.lane)->follow(work_.state.queues()->to_gpu);
+    work_.queue(i.lane)->follow(work_.state.queues()->to_host);
+  }
   return waited_us;
 }
 

@@ -57,6 +57,7 @@ ModelState::ModelState(const Plan& plan, const Resources& resources) : plan_(pla
   make_gradients();
   if (plan.whole_bytes > 0) whole_ = resources.host->allocate(plan.whole_bytes, "parameter under way");
   if (plan.whole_gpu_bytes > 0) whole_on_gpu_ = resources.device->allocate(plan.whole_gpu_bytes, "matrix under way");
+  if (plan.streamed_bytes > 0) update_stream_.emplace(plan, Device::cuda(resources.gpu), *resources.device, *queues_);
   if (plan.training) make_activations();
   if (plan.staging_buffers > 0) {
     staging_.emplace(*resources.host, static_cast<int>(plan.staging_buffers), plan.staging_buffer_bytes, "staging ring");

@@ -15,6 +15,7 @@
 #include "offload/staging_ring.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/plan/plan.h"
+#include "parallel/state/update_stream.h"
 
 namespace spillway::parallel {
 
@@ -108,6 +109,8 @@ class ModelState {
   /// updated as a whole. Used by the optimizer thread.
   std::byte* whole() const { return whole_.data(); }
   std::byte* whole_on_gpu() const { return whole_on_gpu_.data(); }
+  /// Returns the stream of updates that the GPU makes on tiles from elsewhere, or null if the plan has none. Used by the optimizer thread.
+  UpdateStream* update_stream() { return update_stream_ ? &*update_stream_ : nullptr; }
   offload::StagingRing* staging() { return staging_ ? &*staging_ : nullptr; }
   offload::Traffic& traffic() { return traffic_; }
   /// Returns the size of the store's files, or 0 if nothing lies on nvme.
@@ -140,6 +143,7 @@ class ModelState {
   std::map<u16, std::unique_ptr<offload::Blob>> activations_;
   std::optional<offload::StagingRing> staging_;
   Allocation whole_, whole_on_gpu_;
+  std::optional<UpdateStream> update_stream_;
   u64 generation_ = 0;
 };
 

@@ -4,7 +4,6 @@
 
 #include "device/stream.h"
 #include "optim/average_tile.h"
-#include "optim/rules/gpu.h"
 #include "optim/rules/tile.h"
 #include "optim/tile_values.h"
 #include "parallel/state/stopwatch.h"
@@ -25,6 +24,11 @@ double Stepper::step(const Bucket& bucket, TileRange tiles, const Update& u, u64
     step_on_gpu(bucket, tiles, all, u, from, gradient);
     return 0;
   }
+  if (plan_.streams_step(bucket.group, !gradient.empty())) {
+    go_over(bucket, tiles, from, gradient, Pass::update, [&](Chunk chunk) { stream(bucket, std::move(chunk), all, u); });
+    while (!on_gpu_.empty()) take_back();
+    return waited_us_;
+  }
   if (plan_.layout.groups[bucket.group].by_parameter) all.direction = direction_of(bucket, tiles, all, u, from, gradient);
   go_over(bucket, tiles, from, gradient, Pass::update, [&](Chunk chunk) {
     update_all(bucket, chunk, all, u);
@@ -35,7 +39,7 @@ double Stepper::step(const Bucket& bucket, TileRange tiles, const Update& u, u64
 
 void Stepper::go_over(const Bucket& bucket, TileRange tiles, u64 from, std::span<std::byte> gradient, Pass pass,
                       const std::function<void(Chunk)>& finish) {
-  const i64 chunk_tiles = state_.staging() || snapshot_ ? plan_.chunk_tiles : kTilesInPlace;
+  const i64 step = chunk_tiles(bucket.group, plan_.streams_step(bucket.group, !gradient.empty()));
   std::deque<Chunk> ahead;
   const auto finish_one = [&] {
     Chunk chunk = std::move(ahead.front());
@@ -43,11 +47,21 @@ void Stepper::go_over(const Bucket& bucket, TileRange tiles, u64 from, std::span
     waited_us_ += microseconds_of([&] { chunk.reads.wait(); });
     finish(std::move(chunk));
   };
-  for (i64 t = tiles.begin; t < tiles.end; t += chunk_tiles) {
-    ahead.push_back(open(bucket, {t, std::min(tiles.end, t + chunk_tiles)}, from, gradient, pass));
+  for (i64 t = tiles.begin; t < tiles.end; t += step) {
+    ahead.push_back(open(bucket, {t, std::min(tiles.end, t + step)}, from, gradient, pass));
     if (ahead.size() > read_ahead()) finish_one();
   }
   while (!ahead.empty()) finish_one();
+}
+
+// Returns the number of tiles that are updated at once. A chunk that passes through the staging ring, or of which a snapshot may want a
+// copy, must fit into one of their buffers.
+i64 Stepper::chunk_tiles(u16 group, bool streams) const {
+  if (snapshot_) return plan_.chunk_tiles;
+  if (!streams) return state_.staging() ? plan_.chunk_tiles : kTilesInPlace;
+  const Placement& p = plan_.placement;
+  const bool on_nvme = p.parameters[group] == Tier::nvme || p.gradients[group] == Tier::nvme || p.optimizer[group] == Tier::nvme;
+  return on_nvme ? plan_.chunk_tiles : kStreamedTiles;
 }
 
 // Returns how many chunks are read ahead. One buffer of the staging ring holds the chunk that is computed. Reading ahead and writing
@@ -58,6 +72,7 @@ Stepper::Chunk Stepper::open(const Bucket& bucket, TileRange range, u64 from, st
   Chunk chunk;
   chunk.range = range;
   chunk.from = from;
+  chunk.streams = plan_.streams_step(bucket.group, !gradient.empty());
   i64 used_bytes = 0;
   const bool updates = pass == Pass::update, reads_weight = plan_.scheduling.format.update_reads_weight();
   if (updates || (reads_weight && is_of_parameters(plan_.scheduling.format.rule)))
@@ -73,21 +88,23 @@ Stepper::Operand Stepper::given(Chunk& chunk, const Bucket& bucket, std::span<st
   const i64 first = plan_.stepped(plan_.layout.groups[bucket.group]).begin;
   auto bytes = gradient.subspan(static_cast<size_t>((chunk.range.begin - first) * tile_bytes),
                                 static_cast<size_t>(chunk.range.count() * tile_bytes));
-  if (state_.queues()) {
+  if (state_.queues() && !chunk.streams) {
     const GpuQueue& queue = state_.queues()->to_host;
     const auto staged = staging(chunk, std::ssize(bytes), used_bytes);
     queue.copy(staged.data(), bytes.data(), std::ssize(bytes));
     chunk.reads.add(queue.moment());
     bytes = staged;
   }
-  return {nullptr, tile_bytes, bytes, bytes, false, true, false};
+  return {nullptr, tile_bytes, bytes, bytes, false, true, false, chunk.streams};
 }
 
 // Returns the next free bytes in the chunk's buffer of the ring. If the chunk has no buffer yet, first acquires one.
 std::span<std::byte> Stepper::staging(Chunk& chunk, i64 bytes, i64& used_bytes) {
   if (!chunk.lease) {
-    // A chunk that was read ahead and the chunk that is being updated each hold a buffer, so writes may use only the other buffers.
-    while (writing_.size() + read_ahead() + 1 > static_cast<size_t>(state_.staging()->buffers())) {
+    // Chunks that were read ahead, the chunk that is being updated and those on the GPU each hold a buffer, so writes may use only the
+    // other buffers.
+    while (writing_.size() + on_gpu_.size() + read_ahead() + 1 > static_cast<size_t>(state_.staging()->buffers())) {
+      if (writing_.empty()) take_back();
       waited_us_ += microseconds_of([&] { writing_.front().writes.wait(); });
       writing_.pop_front();
     }
@@ -100,39 +117,19 @@ std::span<std::byte> Stepper::staging(Chunk& chunk, i64 bytes, i64& used_bytes) 
 
 Stepper::Operand Stepper::operand(Chunk& chunk, offload::Blob& blob, i64& used_bytes, bool read, bool written) {
   const i64 bytes = chunk.range.count() * blob.tile_bytes();
-  if (!blob.is_staged()) {
+  const bool there = chunk.streams && blob.on_gpu() && !snapshot_;  // a snapshot may want a copy, which the CPU makes
+  if (!blob.is_staged() || there) {
     const auto tier = static_cast<size_t>(blob.tier());
     if (blob.tier() == Tier::host) {
       if (read) state_.traffic().read_bytes[tier] += bytes;
       if (written) state_.traffic().written_bytes[tier] += bytes;
     }
-    return {&blob, blob.tile_bytes(), blob.view(chunk.range, chunk.from), blob.view(chunk.range, chunk.from + 1), false, read, written};
+    return {&blob, blob.tile_bytes(), blob.view(chunk.range, chunk.from), blob.view(chunk.range, chunk.from + 1), false, read, written,
+            there};
   }
   const auto span = staging(chunk, bytes, used_bytes);
   if (read) chunk.reads.add(blob.read(chunk.range, chunk.from, span));
   return {&blob, blob.tile_bytes(), span, span, true, read, written};
-}
-
-void Stepper::step_on_gpu(const Bucket& bucket, TileRange tiles, const AllScalars& scalars, const Update& u, u64 from,
-                          std::span<std::byte> gradient) {
-  for (i64 t = tiles.begin; snapshot_ && t < tiles.end; t += plan_.chunk_tiles)
-    // The Copy that before() may return is not needed: an update on the GPU reads nothing into host memory.
-    snapshot_->before(bucket, {t, std::min(tiles.end, t + plan_.chunk_tiles)}, from);
-  const Group& group = plan_.layout.groups[bucket.group];
-  offload::Blob& weights = state_.weights(group.id);
-  offload::Blob* state = state_.optimizer(group.id);
-  const auto state_at = [&](u64 generation) { return state ? state->view(tiles, generation).data() : nullptr; };
-  const i64 gradient_tile_bytes = kTileElems * size_of(plan_.resting_gradient({group.id, 0}));
-  const std::byte* g = gradient.empty() ? state_.gradients(group.id, 0).view(tiles, from).data()
-                                        : gradient.data() + (tiles.begin - plan_.stepped(group).begin) * gradient_tile_bytes;
-  const i64 begin = tiles.begin * kTileElems;
-  const optim::StateFormat format = format_of(group);
-  std::byte* const next_weights = weights.view(tiles, from + 1).data();
-  optim::update_tiles_on_gpu(format, {g, weights.view(tiles, from).data(), state_at(from), next_weights, state_at(from + 1)}, tiles.count(),
-                             parts_of(group, begin, tiles.end * kTileElems, scalars, u), noise_of(group.id, u, begin));
-  if (format.average)
-    optim::average_tiles_on_gpu(format, {next_weights, state_at(from + 1), state_at(from), state_at(from + 1)}, tiles.count(),
-                                u.average_decay);
 }
 
 optim::StateFormat Stepper::format_of(const Group& group) const {
@@ -196,21 +193,23 @@ void Stepper::verify(const Operand& o, const Chunk& chunk, i64 tile) {
   if (o.staged && o.read) state_.verify(*o.blob, {at, at + 1}, chunk.from, o.of(tile, o.old));
 }
 
+void Stepper::look_at(const Chunk& chunk, i64 tile, Snapshot::Copy* copy) {
+  for (const Operand* o : {&chunk.weights, &chunk.gradients, &chunk.state}) verify(*o, chunk, tile);
+  if (!copy) return;
+  const auto weights = chunk.weights.of(tile, chunk.weights.old), state = chunk.state.of(tile, chunk.state.old);
+  if (chunk.weights.staged && !chunk.weights.read) optim::weights_of_master(plan_.scheduling.format, state.data(), weights.data());
+  copy->put(tile, weights, state);
+}
+
 // Updates one tile while its bytes are in the cache: verifies it, copies it for a snapshot, updates it and stamps it. The result is bitwise
 // the same for every number of threads and every size of chunks.
 void Stepper::update(const Bucket& bucket, const Chunk& chunk, i64 tile, const AllScalars& scalars, const Update& u, Snapshot::Copy* copy) {
   const TileRange range{chunk.range.begin + tile, chunk.range.begin + tile + 1};
-  const auto bytes_of = [tile](const Operand& o, std::span<std::byte> all) { return o.of(tile, all); };
-  for (const Operand* o : {&chunk.weights, &chunk.gradients, &chunk.state}) verify(*o, chunk, tile);
-  if (copy && chunk.weights.staged && !chunk.weights.read) {
-    optim::weights_of_master(plan_.scheduling.format, bytes_of(chunk.state, chunk.state.old).data(),
-                             bytes_of(chunk.weights, chunk.weights.old).data());
-  }
-  if (copy) copy->put(tile, bytes_of(chunk.weights, chunk.weights.old), bytes_of(chunk.state, chunk.state.old));
+  look_at(chunk, tile, copy);
   const Group& group = plan_.layout.groups[bucket.group];
   const i64 begin = range.begin * kTileElems;
   const std::vector<optim::TilePart> parts = parts_of(group, begin, begin + kTileElems, scalars, u);
-  const auto at = [&](const Operand& o, std::span<std::byte> all) { return bytes_of(o, all).data(); };
+  const auto at = [&](const Operand& o, std::span<std::byte> all) { return o.of(tile, all).data(); };
   const optim::TileOperands operands{
       at(chunk.gradients, chunk.gradients.old), at(chunk.weights, chunk.weights.old),
       at(chunk.state, chunk.state.old),         at(chunk.weights, chunk.weights.next),
@@ -225,8 +224,13 @@ void Stepper::update(const Bucket& bucket, const Chunk& chunk, i64 tile, const A
   }
   if (format.average)
     optim::average_tile(format, {operands.new_weight, operands.new_state, operands.state, operands.new_state}, u.average_decay);
+  stamp(chunk, tile);
+}
+
+void Stepper::stamp(const Chunk& chunk, i64 tile) {
+  const TileRange range{chunk.range.begin + tile, chunk.range.begin + tile + 1};
   for (const Operand* o : {&chunk.weights, &chunk.state}) {
-    if (o->staged && o->written) o->blob->stamp(range, chunk.from + 1, bytes_of(*o, o->next));
+    if (o->staged && o->written) o->blob->stamp(range, chunk.from + 1, o->of(tile, o->next));
   }
 }
 

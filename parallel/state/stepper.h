@@ -1,9 +1,10 @@
 // Makes the optimizer's updates (Step instructions): updates a bucket from one generation (copy of weights and state) to the next, in a
 // stream of chunks of tiles. Data in memory is updated where it lies (in place if memory holds one generation only). Data on nvme flows
 // through the staging ring: some chunks are read ahead, one is computed, and the others are being written. If all data lies on a GPU, the
-// GPU updates it, on the queue of the current stream. If only some data lies on a GPU, that data flows through the ring too. When step()
-// returns, writes may still be in progress; land() and drain() wait for them. Used by the optimizer thread. The update itself runs on the
-// threads of the current stream.
+// GPU updates it, on the queue of the current stream. If only some data lies on a GPU, that data flows through the ring too, or, where the
+// plan says so (Plan::streams_step), the GPU makes the update and all other data flows through its memory (update_stream.h). When step()
+// returns, writes may still be in progress; land() and drain() wait for them. Used by the optimizer thread. An update on the CPU runs on
+// the threads of the current stream.
 //
 // A parameter that its rule updates as a whole (Muon, Adafactor) takes two passes. The first pass computes the parameter's update direction
 // in planned memory, from the gradient and the state (and the weight), which it gathers there (stepper_matrices.cc). The second pass moves
@@ -53,11 +54,11 @@ class Stepper {
   /// Returns true if step() only puts the update of this bucket on the queue of the
   /// current stream. `given` says that the gradient is passed to step().
   bool only_queues(const Bucket& bucket, bool given) const { return !snapshot_ && plan_.steps_on_gpu(bucket.group, given); }
-  /// Returns true if step() of this group ends with copies to the GPU, on the queue that the state has for them. Not meant for updates
-  /// for which only_queues() is true.
-  bool writes_gpu(u16 group) const {
+  /// Returns true if step() of this group ends with copies to or from the GPU, on the queues that the state has for them. Not meant for
+  /// updates for which only_queues() is true.
+  bool leaves_copies(u16 group, bool given) const {
     const offload::Blob* state = state_.optimizer(group);
-    return state_.weights(group).on_gpu() || (state && state->on_gpu());
+    return plan_.streams_step(group, given) || state_.weights(group).on_gpu() || (state && state->on_gpu());
   }
   /// Waits until the writes of this group's updates are complete.
   void land(u16 group);
@@ -71,8 +72,8 @@ class Stepper {
     offload::Blob* blob = nullptr;  // the blob of the data; null if there is no data, or if its memory was passed in
     i64 tile_bytes = 0;
     std::span<std::byte> old, next;  // bytes before and after the update; the same bytes if the update is done in place
-    // staged: the data is in the staging ring; read: it is an input; written: it is an output
-    bool staged = false, read = false, written = false;
+    // staged: the data is in the staging ring; read: it is an input; written: it is an output; there: the bytes are in GPU memory
+    bool staged = false, read = false, written = false, there = false;
     std::span<std::byte> of(i64 tile, std::span<std::byte> all) const {
       return all.subspan(static_cast<size_t>(tile * tile_bytes), static_cast<size_t>(tile_bytes));
     }
@@ -86,12 +87,14 @@ class Stepper {
     const std::byte* direction = nullptr;  // update direction of a parameter that is updated as a whole; null otherwise
   };
   struct Chunk {
-    TileRange range;  // range of tiles within the group
-    u64 from = 0;     // generation (version of the state) from which the update is computed
+    TileRange range;       // range of tiles within the group
+    u64 from = 0;          // generation (version of the state) from which the update is computed
+    bool streams = false;  // the GPU makes the update (Plan::streams_step)
     std::optional<offload::StagingRing::Lease> lease;
     Operand weights, gradients, state;
     Pending reads;  // declared after the loan of the buffer, so that reads are complete before the buffer is returned
   };
+  i64 chunk_tiles(u16 group, bool streams) const;
   size_t read_ahead() const;
   AllScalars scalars_of(const Bucket& bucket, const Update& update) const;
   static const optim::Scalars<double>& scalars_for(const Segment& segment, const AllScalars& scalars, const Update& update);
@@ -109,6 +112,11 @@ class Stepper {
   std::span<std::byte> staging(Chunk& chunk, i64 bytes, i64& used_bytes);
   void step_on_gpu(const Bucket& bucket, TileRange tiles, const AllScalars& scalars, const Update& update, u64 from,
                    std::span<std::byte> gradient);
+  // Lets the GPU update a chunk, which has been read.
+  void stream(const Bucket& bucket, Chunk chunk, const AllScalars& scalars, const Update& update);
+  void queue_update(const Bucket& bucket, Chunk& chunk, const AllScalars& scalars, const Update& update);
+  // Waits until the chunk that has been on the GPU for the longest time has left it, and begins to write it.
+  void take_back();
   Operand operand(Chunk& chunk, offload::Blob& blob, i64& used_bytes, bool read, bool written);
   // Computes the update direction of a parameter and returns it. Adafactor also determines a factor for the step, by which all step sizes
   // in `scalars` are multiplied.
@@ -121,6 +129,9 @@ class Stepper {
   void gather_adafactor(const Bucket& bucket, const Chunk& chunk, const AllScalars& scalars, const Update& update);
   // Verifies the checksum of a tile that was read into the ring.
   void verify(const Operand& operand, const Chunk& chunk, i64 tile);
+  // Verifies one tile of a chunk, and copies it for a snapshot if `copy` is not null.
+  void look_at(const Chunk& chunk, i64 tile, Snapshot::Copy* copy);
+  static void stamp(const Chunk& chunk, i64 tile);
   void update_all(const Bucket& bucket, const Chunk& chunk, const AllScalars& scalars, const Update& update);
   void update(const Bucket& bucket, const Chunk& chunk, i64 tile, const AllScalars& scalars, const Update& update, Snapshot::Copy* copy);
   void close(const Bucket& bucket, Chunk chunk);
@@ -134,7 +145,8 @@ class Stepper {
     Pending writes;  // declared after the loan of the buffer, so that writes are complete before the buffer is returned
   };
   std::deque<Written> writing_;
-  double waited_us_ = 0;  // microseconds for which the current step() has waited for transfers
+  std::deque<std::pair<const Bucket*, Chunk>> on_gpu_;  // chunks with bytes in the staging ring that the GPU updates
+  double waited_us_ = 0;                                // microseconds for which the current step() has waited for transfers
 };
 
 }  // namespace spillway::parallel

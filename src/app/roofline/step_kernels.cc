@@ -385,11 +385,19 @@ class Table {
         return sum_up(Work::embedding, "uses of tied weights added", 3 * kWide * elems);
       case Op::Step:
         if (plan_.steps_on_gpu(i.group, i.in.bytes > 0)) return sum_up(Work::optimizer, update_name(), update_bytes(i));
-        from_gpu("for the CPU's Steps, from the GPU", static_cast<double>(plan_.step_link_bytes(i).from_gpu));
-        return to_gpu("from the CPU's Steps, to the GPU", static_cast<double>(plan_.step_link_bytes(i).to_gpu));
+        return updated_elsewhere(i);
       default:
         return moved(i);
     }
+  }
+
+  // Adds an optimizer update on the CPU, or one whose tiles stream through the GPU.
+  void updated_elsewhere(const Instruction& i) {
+    const bool streams = plan_.streams_step(i.group, i.in.bytes > 0);
+    const parallel::Plan::LinkBytes link = plan_.step_link_bytes(i);
+    if (streams) sum_up(Work::optimizer, update_name(), update_bytes(i));
+    from_gpu(streams ? "updated tiles, from the GPU" : "for the CPU's Steps, from the GPU", static_cast<double>(link.from_gpu));
+    to_gpu(streams ? "tiles to update, to the GPU" : "from the CPU's Steps, to the GPU", static_cast<double>(link.to_gpu));
   }
 
   // Adds one run of the kernel or copy `name`, which moves `bytes` bytes. All runs

@@ -158,6 +158,12 @@ class Enumeration {
     return !g.frozen && layout_.owns(g) && (g.by_parameter || !p.steps_on_device(g.id, false));
   }
 
+  // Returns whether the GPU can make some optimizer updates while their tiles stream through its memory (Plan::streams_step).
+  bool may_stream(const Placement& p) const {
+    return training() && on_gpu() &&
+           std::ranges::any_of(layout_.groups, [&](const parallel::Group& g) { return stepped_by_cpu(p, g) && !g.by_parameter; });
+  }
+
   std::vector<std::pair<Overlap, bool>> overlaps(const Placement& p) const {
     if (!training() || wishes_.overlap == OptimizerOverlap::none) return {{Overlap::none, false}};
     if (wishes_.overlap == OptimizerOverlap::backward) return {{Overlap::backward, false}};
@@ -186,6 +192,7 @@ class Enumeration {
       for (const auto& [overlap, adaptive] : overlaps(placement)) {
         for (const int prefetch : prefetches(placement, policy, order)) {
           Candidate c{base_, 0, {}};
+          c.request.scheduling.streams_steps = false;
           c.request.placement = placement;
           c.request.placement.activations.assign(base_.layout.blocks.size(), policy);
           c.request.placement.cache = cache;
@@ -193,7 +200,13 @@ class Enumeration {
           c.request.scheduling.overlap = overlap;
           c.request.adaptive_overlap = adaptive;
           c.request.scheduling.prefetch = prefetch;
+          Candidate streaming = c;
           estimate(c);
+          if (may_stream(placement)) {
+            streaming.request.scheduling.streams_steps = true;
+            estimate(streaming);
+            if (streaming.seconds < c.seconds) found_.push_back(std::move(streaming));
+          }
           found_.push_back(std::move(c));
         }
       }
@@ -263,6 +276,8 @@ class Enumeration {
     const auto rests = [&](size_t t) { return t != index(Tier::nvme) || !gradients_once; };
     for (size_t t = 0; t < c.bytes.size(); ++t) c.bytes[t] = slots(t) * w[t] + (training() ? (rests(t) ? g[t] : 0) + slots(t) * s[t] : 0);
     c.bytes[index(Tier::device)] += activations.device;
+    if (scheduling.streams_steps)
+      c.bytes[index(Tier::device)] += parallel::kStreamedBuffers * parallel::streamed_buffer_bytes(layout_, scheduling);
     const Tier spill = p.activations.front().tier;
     if (spill != Tier::device) c.bytes[index(spill)] += live * activations.spilled;
     c.bytes[index(p.cache)] += activations.cache;
@@ -304,7 +319,7 @@ class Enumeration {
   // because the backward has no time for them: the drive is busy with other transfers for a part of the backward.
   int sixteenths_to_defer(const PlanRequest& r, const Moved& moved) const {
     const double backward_s = backward_s_ + (recomputes(r) ? forward_s_ : 0), fetched_s = disk_s(moved.head) / 2;
-    const double steps_s = std::max(on_gpu() ? steps_of(r.placement).cpu_s : 0, disk_s(moved.tail));
+    const double steps_s = std::max(on_gpu() ? steps_of(r).beside_s : 0, disk_s(moved.tail));
     const double inside_s = std::max(0.0, backward_s - fetched_s);
     if (steps_s <= inside_s) return 0;
     return static_cast<int>(std::ceil(parallel::kAllSixteenths * (1 - inside_s / steps_s)));
@@ -344,8 +359,8 @@ class Enumeration {
     const double fetched_s = std::max(moved.in * link, disk_s(moved.head)), out_s = moved.out * link;
     const double head_s = fetches_in_time(r) ? std::max({compute_s, fetched_s, out_s}) : std::max(compute_s + fetched_s, out_s);
     if (!training()) return head_s;
-    const StepsBesideGpu steps = steps_of(r.placement);
-    const double tail_s = std::max(steps.cpu_s, disk_s(moved.tail));
+    const StepsBesideGpu steps = steps_of(r);
+    const double tail_s = std::max(steps.beside_s, disk_s(moved.tail));
     const double deferred = scheduling.overlap == Overlap::forward ? 1
                             : scheduling.overlap == Overlap::backward
                                 ? static_cast<double>(scheduling.deferred_sixteenths) / parallel::kAllSixteenths
@@ -353,33 +368,42 @@ class Enumeration {
     double exposed_s = tail_s;
     if (scheduling.overlap != Overlap::none)
       exposed_s = std::max(0.0, deferred * tail_s - forward_s_ / k) + std::max(0.0, (1 - deferred) * tail_s - backward_s / k);
-    return steps.gpu_s + std::max(head_s + exposed_s, disk_s(moved.head) + disk_s(moved.tail));
+    const double link_s = std::max(moved.in + steps.to_gpu, moved.out + steps.from_gpu) * link;
+    return steps.gpu_s + std::max({head_s + exposed_s, link_s, disk_s(moved.head) + disk_s(moved.tail)});
   }
 
   struct StepsBesideGpu {
-    double gpu_s = 0, cpu_s = 0;
+    double gpu_s = 0, beside_s = 0;   // seconds of updates on the GPU alone, and of those that can run while it computes
+    double to_gpu = 0, from_gpu = 0;  // bytes that the latter copy
   };
-  // Returns the time of the optimizer's updates on the GPU and on the CPU. The CPU updates each parameter group
-  // that is not entirely on the GPU. The part of such a group that is on the GPU is copied to host memory and back.
-  StepsBesideGpu steps_of(const Placement& p) const {
+  // Returns the time of the optimizer's updates. A parameter group that is not entirely on the GPU is updated by the CPU, and the part of
+  // it that is on the GPU is copied to host memory and back; or its other parts stream through the GPU, which updates it.
+  StepsBesideGpu steps_of(const PlanRequest& r) const {
+    const Placement& p = r.placement;
     const optim::StateFormat& format = base_.scheduling.format;
-    double gpu_elems = 0, cpu_elems = 0, to_gpu = 0, from_gpu = 0;
+    StepsBesideGpu steps;
+    double gpu_elems = 0, cpu_elems = 0, streamed_elems = 0, streamed_bytes = 0;
     for (const parallel::Group& g : layout_.groups) {
       const i64 tiles = base_.scheduling.sharding.stepped(g).count();
       if (g.frozen || !layout_.owns(g)) continue;
-      (stepped_by_cpu(p, g) ? cpu_elems : gpu_elems) += static_cast<double>(tiles * parallel::kTileElems);
-      if (!stepped_by_cpu(p, g)) continue;
-      const auto on_gpu = [&](const std::vector<Tier>& tiers, i64 tile_bytes) {
-        return tiers[g.id] == Tier::device ? static_cast<double>(tiles * tile_bytes) : 0;
+      const bool beside = stepped_by_cpu(p, g), streams = beside && r.scheduling.streams_steps && !g.by_parameter;
+      (streams ? streamed_elems : beside ? cpu_elems : gpu_elems) += static_cast<double>(tiles * parallel::kTileElems);
+      if (!beside) continue;
+      const auto copied = [&](const std::vector<Tier>& tiers, i64 tile_bytes) {
+        return (tiers[g.id] == Tier::device) != streams ? static_cast<double>(tiles * tile_bytes) : 0;
       };
-      const double state = on_gpu(p.optimizer, base_.scheduling.format_of(g).state_tile_bytes()),
-                   weights = on_gpu(p.parameters, format.weight_tile_bytes());
-      const double gathered = state + on_gpu(p.gradients, format.gradient_tile_bytes());
-      to_gpu += state + weights;
-      from_gpu += (g.by_parameter ? 2 : 1) * gathered + (format.update_reads_weight() ? weights : 0);
+      const double state = copied(p.optimizer, base_.scheduling.format_of(g).state_tile_bytes()),
+                   weights = copied(p.parameters, format.weight_tile_bytes());
+      const double gathered = state + copied(p.gradients, format.gradient_tile_bytes());
+      const double written = state + weights, read = (g.by_parameter ? 2 : 1) * gathered + (format.update_reads_weight() ? weights : 0);
+      streamed_bytes += streams ? read + written : 0;
+      steps.to_gpu += streams ? read : written;
+      steps.from_gpu += streams ? written : read;
     }
-    const double link_s = std::max(to_gpu, from_gpu) * rates_.unit.copy_s;
-    return {gpu_elems * rates_.unit.gpu_update_s, std::max(cpu_elems * rates_.unit.update_s, link_s)};
+    steps.gpu_s = gpu_elems * rates_.unit.gpu_update_s;
+    steps.beside_s = std::max({cpu_elems * rates_.unit.update_s, streamed_elems * rates_.unit.gpu_update_s,
+                               streamed_bytes * rates_.host_memory_s, std::max(steps.to_gpu, steps.from_gpu) * rates_.unit.copy_s});
+    return steps;
   }
 
   const PlanRequest& base_;

@@ -35,6 +35,7 @@ PlanChoice choice_of(const parallel::Plan& plan, const Shares& shares) {
           .zero_stage = s.sharding.stage,
           .begins = s.pipeline.begins,
           .adaptive_overlap = plan.train_when_clipping.has_value(),
+          .streams_steps = s.streams_steps,
           .staging_buffers = plan.staging_buffers,
           .shares = shares};
 }
@@ -52,6 +53,7 @@ void apply_choice(PlanChoice choice, parallel::PlanRequest& request, Shares& sha
   s.order = choice.order;
   s.sharding.stage = choice.zero_stage;
   s.pipeline.begins = std::move(choice.begins);
+  s.streams_steps = choice.streams_steps;
   request.adaptive_overlap = choice.adaptive_overlap;
   if (choice.staging_buffers > 0) request.staging_buffers = choice.staging_buffers;
   shares = std::move(choice.shares);
@@ -74,6 +76,7 @@ std::string to_text(const PlanChoice& choice) {
                     {"stage", choice.zero_stage},
                     {"begins", choice.begins},
                     {"adaptive_overlap", choice.adaptive_overlap},
+                    {"streams_steps", choice.streams_steps},
                     {"staging_buffers", choice.staging_buffers},
                     {"stripe_weights", choice.shares.weights},
                     {"shares", choice.shares.why}};
@@ -97,6 +100,7 @@ PlanChoice parse_choice(const std::string& text) {
   choice.zero_stage = all["stage"].get<int>();
   choice.begins = all["begins"].get<std::vector<u16>>();
   choice.adaptive_overlap = all["adaptive_overlap"].get<bool>();
+  choice.streams_steps = all["streams_steps"].get<bool>();
   choice.staging_buffers = all["staging_buffers"].get<i64>();
   choice.shares = {all["stripe_weights"].get<std::vector<u32>>(), all["shares"].get<std::string>()};
   return choice;

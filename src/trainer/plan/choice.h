@@ -17,7 +17,7 @@ struct PlanChoice {
   parallel::Order order{};
   int zero_stage = 0;
   std::vector<u16> begins;  // index of the first block of each pipeline stage
-  bool adaptive_overlap = false;
+  bool adaptive_overlap = false, streams_steps = false;
   i64 staging_buffers = 0;  // number of buffers of the staging ring; 0: the default number
   Shares shares;
 };

@@ -54,6 +54,7 @@ NodeRates cluster_rates(const Cluster& cluster, const parallel::PlanRequest& req
   rates.flops = (fp8 ? kFp8Speedup : 1) * kProductShare * kBlockEfficiency * cluster.card.flops(format.weight, tf32.matmul);
   rates.wide_flops = kProductShare * cluster.card.flops(DType::f32, tf32.matmul);
   set_units(rates.unit, cluster, format);
+  rates.host_memory_s = 1 / cluster.host_bytes_per_s_each();
   rates.threads = threads;
   rates.machine.cores = parallel::kLanes;
   const int ranks = request.scheduling.sharding.ranks * request.scheduling.pipeline.ranks;

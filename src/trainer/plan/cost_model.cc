@@ -112,15 +112,20 @@ class Costing {
   }
 
   // Returns the work of an optimizer update when a GPU computes. The GPU updates a parameter group that is entirely in its memory. All
-  // other groups are updated by the host's threads, which have nothing else to do.
+  // other groups are updated by the host's threads, which have nothing else to do, or by the GPU while their tiles stream through it; the
+  // host's threads then only compute checksums.
   parallel::Work step_beside_gpu(const Instruction& i) const {
     if (plan_.steps_on_gpu(i.group, i.in.bytes > 0)) return {.cpu_s = elems(i) * rates_.unit.gpu_update_s};
     const bool on_disk = plan_.placement.optimizer[i.group] == Tier::nvme;
     const double alone_s = (elems(i) * rates_.unit.tile_s + checksum_s(i)) / rates_.threads;
     const double memory_s = on_disk ? 0 : elems(i) * rates_.unit.update_s;
+    double update_s = std::max(alone_s, memory_s) + direction_s(i);
     const parallel::Plan::LinkBytes link = plan_.step_link_bytes(i);
-    return copied({.cpu_s = std::max(alone_s, memory_s) + direction_s(i), .read_s = read_s(i), .write_s = write_s(i)},
-                  static_cast<double>(link.to_gpu), static_cast<double>(link.from_gpu));
+    if (plan_.streams_step(i.group, i.in.bytes > 0))
+      update_s = std::max({elems(i) * rates_.unit.gpu_update_s, checksum_s(i) / rates_.threads,
+                           static_cast<double>(link.to_gpu + link.from_gpu) * rates_.host_memory_s});
+    return copied({.cpu_s = update_s, .read_s = read_s(i), .write_s = write_s(i)}, static_cast<double>(link.to_gpu),
+                  static_cast<double>(link.from_gpu));
   }
 
   // Adds to `work` the time to copy bytes between host memory and a GPU. Copy engines move these bytes while the GPU computes.

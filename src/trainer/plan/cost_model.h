@@ -47,6 +47,9 @@ struct Rates {
   /// Rates of two collectives. They count the bytes that all ranks of a node together read and write per second in the collective
   /// (calibration.h).
   double reduce_scatter_bytes_per_s = 6e9, all_gather_bytes_per_s = 6e9;
+  /// Seconds per byte that the copies of optimizer updates which stream through a GPU take of the rate of host memory, in both directions
+  /// together. 0 if the rate of host memory is not known; the link then decides.
+  double host_memory_s = 0;
   double threads = 1;  // host threads that update parameters while a GPU computes
   // a model of this machine for simulation; for a GPU each executing thread has a separate core, so that none waits for another
   parallel::Machine machine;

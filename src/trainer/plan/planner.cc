@@ -90,6 +90,28 @@ void deepen_ring(PlanRequest& request, Plan& plan, i64 buffers, const TierBudget
   if (total_excess(deeper, budgets) == 0) request = std::move(other), plan = std::move(deeper);
 }
 
+// Decides, if the optimizer's updates do not run where all their data lies, whether the CPU makes them or the GPU while tiles stream
+// through its memory: the choice whose simulated step is shorter. Returns a line that says so, or an empty text if there is no choice.
+std::string choose_stepper(PlanRequest& request, Plan& plan, const TierBudgets& budgets, const Rates& rates) {
+  const auto has_choice = [&](const parallel::Group& g) {
+    return plan.has_steps(g) && !g.by_parameter && !plan.steps_on_gpu(g.id, !plan.gradient_rests(g, 0));
+  };
+  if (!plan.on_gpu() || !plan.training || std::ranges::none_of(plan.layout.groups, has_choice)) return "";
+  PlanRequest other = request;
+  other.scheduling.streams_steps = !request.scheduling.streams_steps;
+  Plan otherwise = size_plan(other);
+  spread_steps(other, otherwise, budgets, rates);
+  const bool streams = request.scheduling.streams_steps;
+  if (total_excess(otherwise, budgets) > 0)
+    return streams ? "" : "optimizer updates: on the CPU, because the device has no room for the tiles that the GPU would update";
+  double chosen_s = step_seconds(plan, *request.model, rates), other_s = step_seconds(otherwise, *request.model, rates);
+  if (other_s < chosen_s) request = std::move(other), plan = std::move(otherwise), std::swap(chosen_s, other_s);
+  const char* const name = request.scheduling.streams_steps ? "on the GPU" : "on the CPU";
+  const char* const other_name = request.scheduling.streams_steps ? "on the CPU" : "on the GPU";
+  return fmt::format("optimizer updates {} make a step of {}; {} it would take {}", name, format_duration(chosen_s), other_name,
+                     format_duration(other_s));
+}
+
 // Uses the memory that the plan leaves unused. First the optimizer's stream from and to the drive gets more host
 // buffers, so that it continues while the disk is busy with other work. Then activations, parameter groups and
 // logits are kept in memory, as far as there is room. If memory remains, the stream gets still more buffers.
@@ -105,7 +127,9 @@ ChosenPlan finished(PlanRequest request, Plan plan, const PlacementSettings& wis
   }
   deepen_ring(request, plan, kMostStagingBuffers, budgets);
   spread_steps(request, plan, budgets, rates);
+  const std::string stepper = choose_stepper(request, plan, budgets, rates);
   std::vector<std::string> why = reasons(plan);
+  if (!stepper.empty()) why.push_back(stepper);
   why.insert(why.end(), filled.begin(), filled.end());
   return {std::move(plan), std::move(why)};
 }

@@ -61,13 +61,18 @@ std::string overlap_text(const Plan& plan) {
 // Says whether the CPU or the GPU runs the optimizer's updates. Returns an empty text without a GPU.
 std::string stepper_text(const Plan& plan) {
   if (!plan.on_gpu()) return "";
-  std::array<bool, 2> steps{};  // [0]: whether the CPU runs some updates; [1]: whether the GPU does
+  bool by_cpu = false, there = false, streams = false;  // which kinds of updates there are
   for (const parallel::Group& g : plan.layout.groups) {
-    if (plan.has_steps(g)) steps[plan.steps_on_gpu(g.id, !plan.gradient_rests(g, 0))] = true;
+    if (!plan.has_steps(g)) continue;
+    const bool given = !plan.gradient_rests(g, 0), here = plan.steps_on_gpu(g.id, given), streamed = plan.streams_step(g.id, given);
+    there |= here, streams |= streamed, by_cpu |= !here && !streamed;
   }
-  if (!steps[0]) return ", on the GPU, which holds all weights, gradients and state of the step";
+  if (!by_cpu && !streams) return ", on the GPU, which holds all weights, gradients and state of the step";
   const bool beside = plan.train.overlap != parallel::OptimizerOverlap::none;
-  return fmt::format(", on the CPU{}{}", steps[1] ? " (on the GPU for groups that reside there completely)" : "",
+  if (streams)
+    return fmt::format(", on the GPU, to which tiles are copied for it and back{}{}", by_cpu ? " (on the CPU for whole parameters)" : "",
+                       beside ? ", beside computing" : ", while no block computes");
+  return fmt::format(", on the CPU{}{}", there ? " (on the GPU for groups that reside there completely)" : "",
                      beside ? ", while the GPU computes" : ", while the GPU waits");
 }
 

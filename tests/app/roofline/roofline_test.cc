@@ -320,8 +320,9 @@ TEST(RooflineCommand, SaysWhatBoundsEachOfTheTwoModels) {
   const double matrices = 32.0 * (2 * 4096.0 * 4096 + 2 * 4096.0 * 1024 + 3 * 4096.0 * 14336) + 128256.0 * 4096;
   const double attention = 3.0 * 32 * 4 * 4096 * 2 * 8192 * 8193 / 2;
   EXPECT_NEAR(large["model_flops"], 6 * matrices * 16384 + attention, 1e9);
-  EXPECT_GT(large["share_of_peak"], small["share_of_peak"]);
-  EXPECT_GT(large["to_gpu_s"], 0) << "new weights from the CPU's Steps";
+  EXPECT_GT(large["share_of_peak"], 0.3);
+  EXPECT_LT(large["share_of_peak"], 0.6);
+  EXPECT_GT(large["to_gpu_s"], 0) << "new weights from the CPU's Steps, or tiles that the GPU updates";
 }
 
 TEST(RooflineCommand, HasTheLogitsThatThePlanKeeps) {

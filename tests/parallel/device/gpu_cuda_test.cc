@@ -37,7 +37,12 @@ const std::vector<Way>& ways() {
                                        {"weights_on_nvme", placed(nvme, device, device, OptimizerOverlap::none)},
                                        {"vertical", [](RunOptions& o) { o.order = Order::vertical, o.gradients = Tier::host; }},
                                        {"spilled", [](RunOptions& o) { o.activations = Tier::host, o.optimizer = Tier::nvme; }},
-                                       {"recomputed", [](RunOptions& o) { o.activations = Tier::nvme, o.recompute = true; }}};
+                                       {"recomputed", [](RunOptions& o) { o.activations = Tier::nvme, o.recompute = true; }},
+                                       {"streamed_host", streamed(placed(host, host, host, OptimizerOverlap::backward))},
+                                       {"streamed_nvme", streamed(placed(nvme, nvme, nvme, OptimizerOverlap::forward))},
+                                       {"streamed_state", streamed(placed(device, device, nvme, OptimizerOverlap::backward))},
+                                       {"streamed_after_backward", streamed(placed(host, device, host, OptimizerOverlap::none))},
+                                       {"streamed_weights", streamed(placed(nvme, host, device, OptimizerOverlap::backward))}};
   return all;
 }
 
@@ -52,8 +57,8 @@ TEST_P(GpuPlacements, GiveTheSameBits) {
   expect_same_run(train(o), want);
 }
 std::string way_name(const testing::TestParamInfo<size_t>& way) { return ways()[way.param].name; }
-INSTANTIATE_TEST_SUITE_P(Ways, GpuPlacements, testing::Values(1, 2, 5, 6), way_name);
-INSTANTIATE_TEST_SUITE_P(WaysMore, GpuPlacements, testing::Values(0, 3, 4, 7), way_name);
+INSTANTIATE_TEST_SUITE_P(Ways, GpuPlacements, testing::Values(1, 2, 5, 6, 8, 9), way_name);
+INSTANTIATE_TEST_SUITE_P(WaysMore, GpuPlacements, testing::Values(0, 3, 4, 7, 10, 11, 12), way_name);
 
 }  // namespace
 }  // namespace spillway::test::gpu_cuda_test

@@ -58,6 +58,8 @@ const std::vector<Way>& variants() {
          o.dtype = DType::f16, o.loss_scale = {1024, 0}, o.loss_scale_interval = 1;
        }},
       {"f64", [](RunOptions& o) { o.dtype = DType::f64; }},
+      {"sgd", [](RunOptions& o) { o.update = optim::SgdSettings{}; }},
+      {"averaged", [](RunOptions& o) { o.average_decay = 0.9, o.dtype = DType::bf16; }},
       {"muon", [](RunOptions& o) { o.update = optim::MuonSettings{}; }},
       {"adafactor", [](RunOptions& o) { o.update = optim::AdafactorSettings{}, o.dtype = DType::bf16; }},
   };
@@ -69,15 +71,21 @@ struct Where {
   OptimizerOverlap overlap;
   Order order;
   int deferred_sixteenths = 0;
+  bool streams_steps = false;
 
   void set(RunOptions& o) const {
     o.parameters = parameters, o.gradients = gradients, o.optimizer = optimizer;
     o.overlap = overlap, o.order = order, o.deferred_sixteenths = deferred_sixteenths;
+    o.streams_steps = streams_steps;
   }
 };
 constexpr Where kPlaces[] = {{Tier::device, Tier::host, Tier::host, OptimizerOverlap::backward, Order::micro_batch, 8},
                              {Tier::host, Tier::nvme, Tier::device, OptimizerOverlap::forward, Order::vertical},
                              {Tier::nvme, Tier::nvme, Tier::nvme, OptimizerOverlap::none, Order::micro_batch}};
+
+// The optimizer's updates stream through the GPU: from host memory; and from nvme, with some of the data on the GPU.
+constexpr Where kStreamed[] = {{Tier::host, Tier::host, Tier::host, OptimizerOverlap::backward, Order::vertical, 8, true},
+                               {Tier::device, Tier::nvme, Tier::nvme, OptimizerOverlap::forward, Order::micro_batch, 0, true}};
 
 class GpuVariants : public GpuRuns, public testing::WithParamInterface<size_t> {};
 
@@ -99,6 +107,8 @@ TEST_P(GpuVariants, GiveTheSameBitsAnywhere) {
     o.recompute = (GetParam() + turn) % 2 == 1;
     expect_same_run(train(o), want);
   }
+  kStreamed[GetParam() % std::size(kStreamed)].set(o);
+  expect_same_run(train(o), want);
 }
 INSTANTIATE_TEST_SUITE_P(All, GpuVariants, testing::Range(size_t{0}, variants().size()),
                          [](const auto& cell) { return variants()[cell.param].name; });
@@ -112,7 +122,7 @@ TEST_F(GpuRuns, GradientsBeyondF16SkipSteps) {
   const RunResult want = train(o);
   EXPECT_TRUE(want.steps[0].skipped && want.steps[1].skipped);
   EXPECT_TRUE(std::isfinite(want.losses[1]));
-  for (const Where& w : kPlaces) {
+  for (const Where& w : {kPlaces[0], kPlaces[1], kPlaces[2], kStreamed[0], kStreamed[1]}) {
     w.set(o);
     expect_same_numbers(train(o), want);
   }

@@ -121,6 +121,35 @@ TEST_F(GpuOverlap, ActivationsTravelWhileBlocksAreComputed) {
   RecordProperty("shares", testing::PrintToString(std::pair(computes(run), computes(waits))));
 }
 
+// Counts the optimizer updates of the head, and those that had left the GPU when the last block was still computed. (Their start is a
+// time of the CPU, which an emulated GPU's clock does not know.)
+std::pair<int, int> updates_beside(const RunResult& run) {
+  const parallel::List& list = run.plan.train.head;
+  double computed_us = 0;
+  for (size_t n = 0; n < list.size(); ++n) {
+    if (computes_block(list[n].op)) computed_us = std::max(computed_us, run.head_timings[n].end_us);
+  }
+  std::pair<int, int> updates;
+  for (size_t n = 0; n < list.size(); ++n) {
+    if (list[n].op != Op::Step) continue;
+    ++updates.first;
+    updates.second += run.head_timings[n].end_us < computed_us;
+  }
+  return updates;
+}
+
+// The updates of the first blocks have nothing to run beside, as the backward ends with these blocks.
+TEST_F(GpuOverlap, UpdatesStreamThroughTheGpuWhileBlocksAreComputed) {
+  RunOptions o = from_host(1);
+  o.gradients = o.optimizer = Tier::host;
+  o.overlap = OptimizerOverlap::backward;
+  o.streams_steps = true;
+  const auto [all, beside] = updates_beside(train(o));
+  EXPECT_GT(all, 8);
+  EXPECT_GE(beside, all / 2);
+  RecordProperty("updates", testing::PrintToString(std::pair(all, beside)));
+}
+
 TEST_F(GpuOverlap, WithPrefetchTheGpuComputesMoreOfTheStep) {
   const double ahead = computes(train(from_host(1))), waits = computes(train(from_host(0)));
   EXPECT_GT(ahead, waits + 0.02);

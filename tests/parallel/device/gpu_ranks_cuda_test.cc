@@ -50,7 +50,8 @@ const std::vector<Way>& ways() {
   static const std::vector<Way> all = {{"device", placed(device, device, device, OptimizerOverlap::backward)},
                                        {"host", placed(host, host, host, OptimizerOverlap::none)},
                                        {"nvme", placed(nvme, nvme, nvme, OptimizerOverlap::forward)},
-                                       {"mixed", placed(device, nvme, host, OptimizerOverlap::forward)}};
+                                       {"mixed", placed(device, nvme, host, OptimizerOverlap::forward)},
+                                       {"streamed", streamed(placed(host, host, nvme, OptimizerOverlap::backward))}};
   return all;
 }
 
@@ -93,6 +94,7 @@ const std::vector<Dealt>& dealt() {
       {"zb_h1", {.ranks = 2, .kind = ScheduleKind::zb_h1}, placed(device, host, device, OptimizerOverlap::backward)},
       {"vertical", {.ranks = 2}, [](RunOptions& o) { o.order = Order::vertical, o.activations = host, o.optimizer = nvme; }, DType::bf16},
       {"recomputed", {.ranks = 2}, [](RunOptions& o) { o.recompute = true, o.activations = nvme, o.parameters = nvme; }},
+      {"streamed", {.ranks = 2}, streamed(placed(host, device, host, OptimizerOverlap::forward)), DType::bf16},
   };
   return all;
 }
@@ -143,7 +145,7 @@ TEST_P(GpuReduction, OfEachMicroBatchGivesTheBitsOfOneRank) {
 }
 std::string way_name(const testing::TestParamInfo<size_t>& cell) { return ways()[cell.param].name; }
 INSTANTIATE_TEST_SUITE_P(TwoRanks, GpuReduction, testing::Values(1, 2), way_name);
-INSTANTIATE_TEST_SUITE_P(TwoRanksMore, GpuReduction, testing::Values(0, 3), way_name);
+INSTANTIATE_TEST_SUITE_P(TwoRanksMore, GpuReduction, testing::Values(0, 3, 4), way_name);
 
 // Shows that validation and generation run through both pipeline stages, and that every rank returns the result.
 TEST_F(GpuRuns, StagesAnswerAsOne) {

@@ -30,6 +30,9 @@ const std::vector<Cell>& cells() {
       {"state_on_nvme_impatient", placed(device, host, nvme, OptimizerOverlap::none), Pace::impatient},
       {"weights_on_nvme", placed(nvme, device, device, OptimizerOverlap::none), Pace::held_back},
       {"nvme", placed(nvme, nvme, nvme, OptimizerOverlap::forward), Pace::quick},
+      {"streamed_host", streamed(placed(host, host, host, OptimizerOverlap::none)), Pace::held_back},
+      {"streamed_from_nvme", streamed(placed(device, host, nvme, OptimizerOverlap::backward)), Pace::held_back},
+      {"streamed_nvme_impatient", streamed(placed(nvme, nvme, nvme, OptimizerOverlap::forward)), Pace::impatient},
   };
   return all;
 }
@@ -67,8 +70,8 @@ TEST_P(GpuSnapshots, ALookShowsEveryWeightOnce) {
   expect_all_shown(o);
 }
 std::string cell_name(const testing::TestParamInfo<size_t>& cell) { return cells()[cell.param].name; }
-INSTANTIATE_TEST_SUITE_P(Cells, GpuSnapshots, testing::Values(3, 4, 7, 9, 10), cell_name);
-INSTANTIATE_TEST_SUITE_P(CellsMore, GpuSnapshots, testing::Values(0, 1, 2, 5, 6, 8), cell_name);
+INSTANTIATE_TEST_SUITE_P(Cells, GpuSnapshots, testing::Values(3, 4, 7, 9, 10, 12), cell_name);
+INSTANTIATE_TEST_SUITE_P(CellsMore, GpuSnapshots, testing::Values(0, 1, 2, 5, 6, 8, 11, 13), cell_name);
 
 // Shows that snapshots hold frozen weights, wherever these reside, although no optimizer update reads or writes them.
 TEST_F(GpuRuns, SnapshotsHoldFrozenWeights) {

@@ -21,11 +21,12 @@ TEST_F(StepPlaces, ThePlanTheStepperAndTheBytesAgree) {
   RunOptions o = small_gpu_run("gpt2-tiny");
   o.model.layers = 1;
   const nn::Sequential model = models::build(o.model, o.dtype);
-  int by_gpu = 0, by_cpu = 0;
+  int by_gpu = 0, by_cpu = 0, streamed = 0;
   for (int n = 0; n < 54; ++n) {
     o.parameters = kTiers[n % 3], o.gradients = kTiers[n / 3 % 3], o.optimizer = kTiers[n / 9 % 3];
     o.ranks = n < 27 ? 1 : 2, o.zero_stage = n < 27 ? 0 : 1 + n % 3;
     o.micro_batches = 1 + n % 2;
+    o.streams_steps = n / 2 % 2 == 1;
     const parallel::Plan plan = make_plan(plan_request(model, o));
     const TemporaryFolder folder;
     MemoryPool device("device", plan.total[0], "", gpu_memory(0, plan.total[0])), host("host", plan.total[1] + kMiB, "", pinned_memory());
@@ -43,11 +44,17 @@ TEST_F(StepPlaces, ThePlanTheStepperAndTheBytesAgree) {
         EXPECT_EQ(plan.steps_on_gpu(i.group, given), there) << n;
         EXPECT_EQ(stepper.only_queues(plan.layout.buckets[i.bucket], given), there) << n;
         (there ? by_gpu : by_cpu) += 1;
+        EXPECT_EQ(plan.streams_step(i.group, given), o.streams_steps && !there) << n;
+        if (there) continue;
+        const bool touches_gpu = o.streams_steps || state.weights(i.group).on_gpu() || state.optimizer(i.group)->on_gpu();
+        EXPECT_EQ(stepper.leaves_copies(i.group, given), touches_gpu) << n;
+        streamed += o.streams_steps;
       }
     }
   }
   EXPECT_GT(by_gpu, 0);
   EXPECT_GT(by_cpu, by_gpu);
+  EXPECT_GT(streamed, 0);
 }
 
 }  // namespace

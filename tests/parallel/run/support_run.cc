@@ -109,6 +109,7 @@ parallel::PlanRequest plan_request(const nn::Sequential& model, const RunOptions
   request.adaptive_overlap = o.adaptive;
   if (o.on_gpu) request.device = Device::Kind::cuda;
   request.scheduling.copy_engines = o.on_gpu;
+  request.scheduling.streams_steps = o.streams_steps;
   request.gpu_to_gpu = o.gpu_to_gpu;
   request.micro_batch_size = o.micro_batch_size;
   request.sequence_length = o.sequence_length;

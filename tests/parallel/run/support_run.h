@@ -49,6 +49,7 @@ struct RunOptions {
   parallel::Tier activations = parallel::Tier::device;
   parallel::OptimizerOverlap overlap = parallel::OptimizerOverlap::none;
   int deferred_sixteenths = 0;
+  bool streams_steps = false;  // as Scheduling::streams_steps
   parallel::Order order = parallel::Order::micro_batch;
   offload::IoEngineKind engine = offload::IoEngineKind::automatic;
   // may wrap the I/O engine, to plant faults and delays
@@ -78,6 +79,14 @@ struct Way {
 inline std::function<void(RunOptions&)> placed(parallel::Tier parameters, parallel::Tier gradients, parallel::Tier optimizer,
                                                parallel::OptimizerOverlap overlap) {
   return [=](RunOptions& o) { o.parameters = parameters, o.gradients = gradients, o.optimizer = optimizer, o.overlap = overlap; };
+}
+
+/// Makes the GPU do the optimizer updates of what rests elsewhere (Scheduling::streams_steps).
+inline std::function<void(RunOptions&)> streamed(std::function<void(RunOptions&)> place) {
+  return [place = std::move(place)](RunOptions& o) {
+    place(o);
+    o.streams_steps = true;
+  };
 }
 
 /// Returns placements (which tier holds which tensors) in which every kind of data resides in every tier, together with every time of the

@@ -48,6 +48,7 @@ TEST(ClusterRates, Fp8OnCardsThatHaveIt) {
 TEST(ClusterRates, UpdatesRunAtTheRateOfMemory) {
   const Rates r = rates("1x2xRTX4090,64GiB", request_of(DType::f32));
   EXPECT_DOUBLE_EQ(r.unit.update_s, 28 / 40e9);
+  EXPECT_DOUBLE_EQ(r.host_memory_s, 1 / 40e9) << "bounds the copies of updates on the GPU too";
   EXPECT_DOUBLE_EQ(r.unit.gpu_update_s, 28 / (0.9 * 1008e9));
   EXPECT_DOUBLE_EQ(rates("1x2xRTX4090,64GiB,memory-rate=200GB", request_of(DType::f32)).unit.update_s, 28 / 100e9) << "half a node's";
 }

@@ -45,6 +45,7 @@ class GpuPlan : public testing::Test {
     request_.scheduling.copy_engines = device == Device::Kind::cuda;
     rates_ = make_rates({}, device, DType::bf16, {}, {});
     rates_.threads = 2;
+    rates_.unit.tile_s = rates_.unit.update_s = 1e-10;  // the CPU updates an element before its bytes have crossed the link
   }
   static PlacementSettings all_on(Tier tier) {
     PlacementSettings wishes;
@@ -74,7 +75,7 @@ TEST_F(GpuPlan, AStepIsPricedWhereItRuns) {
   request_.scheduling.micro_batches = 2;
   rates_.unit = {.gpu_update_s = 1e-3};
   rates_.disk_read_bytes_per_s = rates_.disk_write_bytes_per_s = 1e30;
-  int by_gpu = 0, by_cpu = 0;
+  int by_gpu = 0, by_cpu = 0, streamed = 0;
   const auto check = [&](const std::string& name) {
     const Plan plan = make_plan(request_);
     double want_s = 0;
@@ -84,8 +85,9 @@ TEST_F(GpuPlan, AStepIsPricedWhereItRuns) {
         const parallel::Placement& p = plan.placement;
         const bool gradient_there = i.in.bytes > 0 || p.gradients[i.group] == Tier::device;
         const bool gpu = p.parameters[i.group] == Tier::device && p.optimizer[i.group] == Tier::device && gradient_there;
-        (gpu ? by_gpu : by_cpu) += 1;
-        if (gpu) want_s += 1e-3 * static_cast<double>(i.tiles.count() * parallel::kTileElems);
+        const bool streams = !gpu && request_.scheduling.streams_steps;
+        (gpu ? by_gpu : streams ? streamed : by_cpu) += 1;
+        if (gpu || streams) want_s += 1e-3 * static_cast<double>(i.tiles.count() * parallel::kTileElems);
       }
     }
     EXPECT_NEAR(cost(plan).phase_ms.at("optimizer"), want_s * 1e3, 1e-6 * want_s * 1e3 + 1e-12) << name;
@@ -100,6 +102,7 @@ TEST_F(GpuPlan, AStepIsPricedWhereItRuns) {
               request_.scheduling.overlap = overlap;
               request_.scheduling.order = order;
               request_.scheduling.sharding = {stage, 1, stage == 0 ? 1 : 2};
+              request_.scheduling.streams_steps = overlap == Overlap::backward && order == Order::vertical;
               check(fmt::format("{} {} {} overlap {} order {} stage {}", to_string(weights), to_string(gradients), to_string(state),
                                 static_cast<int>(overlap), static_cast<int>(order), stage));
             }
@@ -110,6 +113,7 @@ TEST_F(GpuPlan, AStepIsPricedWhereItRuns) {
   }
   EXPECT_GT(by_gpu, 0);
   EXPECT_GT(by_cpu, by_gpu);
+  EXPECT_GT(streamed, by_gpu);
 }
 
 TEST_F(GpuPlan, WhatIsFetchedOrGatheredComesAhead) {
@@ -173,6 +177,41 @@ TEST_F(GpuPlan, TheReasonsSayWhatGoesBesideComputing) {
   EXPECT_EQ(line_of(resident.why, "prefetch: "), "");
   EXPECT_EQ(line_of(resident.why, "optimizer: "),
             "optimizer: after backward, on the GPU, which holds all weights, gradients and state of the step");
+}
+
+// Bytes of a bf16 weight cross the link to its update and back: a gradient, a master and two moments go, and the latter three and the
+// weight come. Whether the GPU or the CPU makes the updates is decided by how fast each of them, the link and host memory are.
+TEST_F(GpuPlan, TheFasterOfCpuAndLinkUpdatesWhatRestsElsewhere) {
+  constexpr const char* kOnGpu = ", on the GPU, to which tiles are copied for it and back, beside computing";
+  const auto expect = [&](bool on_gpu, const char* name) {
+    const ChosenPlan made = chosen(all_on(Tier::host));
+    EXPECT_EQ(made.plan.scheduling.streams_steps, on_gpu) << name;
+    EXPECT_EQ(line_of(made.why, "optimizer: ").ends_with(kOnGpu), on_gpu) << name << ": " << line_of(made.why, "optimizer: ");
+    const std::string& line = line_of(made.why, on_gpu ? "optimizer updates on the GPU" : "optimizer updates on the CPU");
+    EXPECT_NE(line.find(on_gpu ? "on the CPU it would take " : "on the GPU it would take "), std::string::npos) << line;
+    const auto row = std::ranges::find(made.plan.rows, "optimizer updates on the GPU", &parallel::PlanRow::what);
+    ASSERT_EQ(row != made.plan.rows.end(), on_gpu) << name;
+    if (!on_gpu) return;
+    EXPECT_EQ(row->bytes[0], parallel::kStreamedBuffers * made.plan.streamed_bytes);
+  };
+  expect(false, "a fast CPU");
+  rates_.unit.update_s = 2e-9;
+  expect(true, "a slow CPU");
+  rates_.host_memory_s = 2e-9 / 20;
+  expect(false, "memory that takes as long as the CPU for 20 of the 30 bytes");
+  rates_.host_memory_s = 0;
+  rates_.unit.gpu_update_s = 3e-9;
+  expect(false, "a GPU that is slower than the CPU");
+}
+
+// A device without room for the buffers leaves the updates to the CPU, however slow it is.
+TEST_F(GpuPlan, WithoutRoomOnTheGpuTheCpuUpdates) {
+  const i64 least_bytes = chosen(all_on(Tier::host)).plan.total[0];
+  rates_.unit.update_s = 1e-7;
+  ASSERT_TRUE(chosen(all_on(Tier::host)).plan.scheduling.streams_steps);
+  const ChosenPlan tight = choose_plan(request_, all_on(Tier::host), {.bytes = {least_bytes, kGiB, 0}}, rates_);
+  EXPECT_FALSE(tight.plan.scheduling.streams_steps);
+  EXPECT_NE(line_of(tight.why, "optimizer updates: on the CPU, because"), "");
 }
 
 // The state of one pipeline stage fits on its GPU and that of the other does not. In both stages optimizer updates are deferred to the

@@ -61,7 +61,7 @@ TEST_F(GpuShares, OneGpuComputesWhileTheHostFeedsItAndSteps) {
     rates_.unit.copy_s = 1 / link_bytes_per_s;
     const double ahead = share(all_on(Tier::host)), waits = share(waiting(all_on(Tier::host)));
     EXPECT_GE(ahead, 0.9) << link_bytes_per_s;
-    EXPECT_LE(waits, 0.6) << link_bytes_per_s;
+    EXPECT_LE(waits, 0.7 * ahead) << link_bytes_per_s;
     RecordProperty(link_bytes_per_s > 30e9 ? "pcie_5" : "pcie_4", testing::PrintToString(std::pair(ahead, waits)));
   }
 }
