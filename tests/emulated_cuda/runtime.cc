@@ -339,7 +339,7 @@ cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
     const auto found = m.held.find(memory);
     if (found == m.held.end()) return;
     ::munmap(memory, found->second.bytes);
-    keep(found->second.gpu, found->second.bytes);
+    keep(memory, found->second.bytes);
     m.held.erase(found);
   });
 }
