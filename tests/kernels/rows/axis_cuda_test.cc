@@ -100,6 +100,11 @@ TEST_F(AxisTwins, RunningSums) {
   }
 }
 
+// Writes the best elements and their places, with a workspace of the current device.
+void best(Best which, const Tensor& x, const Axis& axis, i64 k, const std::vector<Tensor>& out) {
+  kernels::best(which, x, axis, k, out[0], out[1], empty({kernels::best_workspace_bytes(axis, k, x.dtype())}, DType::uint8));
+}
+
 // Sorts inputs of only a few different values, so that many are equal, with infinities and NaN. The order must be the CPU's.
 TEST_F(AxisTwins, TheBestInOrder) {
   const double inf = std::numeric_limits<double>::infinity(), values[] = {1, 2, 3, inf, -inf, std::numeric_limits<double>::quiet_NaN()};
@@ -113,9 +118,34 @@ TEST_F(AxisTwins, TheBestInOrder) {
           for (const Best which : {Best::largest, Best::smallest}) {
             const Shape chosen{axis.outer, k, axis.inner};
             expect_twins({x}, {{chosen, dtype}, {chosen, DType::int32}}, true,
-                         [&](const auto& in, const auto& out) { kernels::best(which, in[0], axis, k, out[0], out[1]); });
+                         [&](const auto& in, const auto& out) { best(which, in[0], axis, k, out); });
           }
         }
+      }
+    }
+  }
+}
+
+// Lanes of several tiles, of which few elements are wanted, as many as make runs that are merged, or all. Zeros of both signs are equal.
+TEST_F(AxisTwins, TheBestOfLongLanes) {
+  struct Case {
+    Axis axis;
+    i64 k;
+  };
+  for (const auto& [axis, k] : {Case{{2, 40, 1}, 40}, Case{{1, 9000, 2}, 3}, Case{{1, 9000, 1}, 600}, Case{{2, 4097, 1}, 4097},
+                                Case{{1, 2049, 1}, 2048}, Case{{1, 9000, 1}, 40}}) {
+    for (const DType dtype : kFloats) {
+      SCOPED_TRACE(to_string(whole(axis)) + " " + std::to_string(k) + " " + std::string(to_string(dtype)));
+      const Tensor wide = test::random(whole(axis), DType::f64, 1);
+      i64 at = 0;
+      for (double& v : wide.span<double>()) {
+        if (++at % 31 == 0) v = at % 2 == 0 ? -0.0 : 0.0;
+        if (at % 997 == 0) v = std::numeric_limits<double>::quiet_NaN();
+      }
+      const Shape chosen{axis.outer, k, axis.inner};
+      for (const Best which : {Best::largest, Best::smallest}) {
+        expect_twins({test::as(dtype, wide)}, {{chosen, dtype}, {chosen, DType::int32}}, true,
+                     [&](const auto& in, const auto& out) { best(which, in[0], axis, k, out); });
       }
     }
   }
