@@ -41,8 +41,8 @@ enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16, cudaDevAttrMaxSharedM
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 
 constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaEventDefault = 0, cudaHostRegisterDefault = 0,
-                   cudaHostRegisterPortable = 1, cudaEventBlockingSync = 1, cudaDeviceScheduleBlockingSync = 4,
-                   cudaInitDeviceFlagsAreValid = 1;
+                   cudaHostRegisterPortable = 1, cudaHostAllocPortable = 1, cudaHostAllocMapped = 2, cudaEventBlockingSync = 1,
+                   cudaDeviceScheduleBlockingSync = 4, cudaInitDeviceFlagsAreValid = 1;
 
 struct cudaDeviceProp {
   char name[256];
@@ -125,6 +125,7 @@ cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t bytes_to_keep);
 cudaError_t cudaMallocAsync(void** memory, size_t bytes, cudaStream_t stream);
 cudaError_t cudaMallocFromPoolAsync(void** memory, size_t bytes, cudaMemPool_t pool, cudaStream_t stream);
 cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream);
+cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned flags);
 cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned flags);
 cudaError_t cudaHostUnregister(void* memory);
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory);

@@ -1,5 +1,6 @@
-// The memory pools of emulated GPUs, from which cudaMallocAsync and cudaMallocFromPoolAsync take memory. Of released memory a pool keeps
-// only the sizes of the pieces, so that using it is an error. What it keeps of one piece serves a shorter one; two pieces are never joined.
+// Page-locked memory, and the memory pools of emulated GPUs, from which cudaMallocAsync and cudaMallocFromPoolAsync take memory. Of
+// released memory a pool keeps only the sizes of the pieces, so that using it is an error. What it keeps of one piece serves a shorter one;
+// two pieces are never joined.
 #include <cstdlib>
 #include <deque>
 #include <map>
@@ -114,4 +115,9 @@ cudaError_t cudaMallocFromPoolAsync(void** memory, size_t bytes, cudaMemPool_t h
 }
 cudaError_t cudaMallocAsync(void** memory, size_t bytes, cudaStream_t stream) {
   return cudaMallocFromPoolAsync(memory, bytes, reinterpret_cast<cudaMemPool_t>(default_pool(current_gpu())), stream);
+}
+cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned flags) {
+  constexpr size_t page = 4096;
+  *memory = std::aligned_alloc(page, (bytes + page - 1) / page * page);
+  return *memory ? cudaHostRegister(*memory, bytes, flags & cudaHostRegisterPortable) : said(cudaErrorMemoryAllocation);
 }
