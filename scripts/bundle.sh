@@ -73,11 +73,8 @@ if [ -n "$check" ]; then
   cp scripts/gpu_check.sh scripts/gpu_check/mend.sh "$root/"
   mkdir -p "$root/share/gpu_check" "$root/share/python_tests"
   cp scripts/gpu_check/{first,rest,tests,trainings,models}.sh scripts/gpu_check/tables.py "$root/share/gpu_check/"
-  cp -r bench/gpu_peers.py bench/torch_steps.py tests/expected_skips.txt tests/data "$root/share/"
+  cp bench/gpu_peers.py bench/torch_steps.py tests/expected_skips.txt "$root/share/"
   cp python/tests/{conftest,test_gpu}.py "$root/share/python_tests/"
-  # Of data what tests on a GPU read, and no sources of tests.
-  (cd "$root/share/data" && rm -rf tokenizer chat rows documents lora packing generate choices ops cifarnet resnet-tiny pictures gpt2-odd llama-odd llama3rope-tiny {mistral,mistral-window,qwen2,qwen3,gemma2,gemma3-text,phi3,phi3-partial,olmo2,qwen3-moe,mixtral}-tiny)
-  find "$root/share/data" -name '*.cc' -delete
   # The archive also has the library that records kernels and copies with the node's CUPTI, the parts from which programs are linked again,
   # and the Python module.
   cuda=$(sed -n 's/^CUDAToolkit_CUPTI_INCLUDE_DIR[^=]*=//p' "$built/CMakeCache.txt")

@@ -39,7 +39,7 @@ logs=$work/logs runs=$work/runs
 rm -rf "$work"
 mkdir -p "$logs" "$runs" "$work"/{tmp,cache} && touch "$logs/clocks.csv" || exit 2
 export LC_ALL=C TMPDIR=$work/tmp XDG_CACHE_HOME=$work/cache CUDA_CACHE_PATH=$work/cache/cuda TORCHINDUCTOR_CACHE_DIR=$work/cache/inductor
-export TRITON_CACHE_DIR=$work/cache/triton PYTHONDONTWRITEBYTECODE=1 SPILLWAY_TEST_DATA=$here/share/data
+export TRITON_CACHE_DIR=$work/cache/triton PYTHONDONTWRITEBYTECODE=1
 [ -z "$tiny" ] || export SPILLWAY_BENCH_TINY=1
 # NVIDIA's libraries may be there with PyTorch alone, or where nobody told the loader.
 for folder in $(timeout 20 python3 -c 'import sys; print("\n".join(p + "/nvidia/*/lib" for p in sys.path if p))' 2>/dev/null) \

@@ -222,6 +222,29 @@ def test_an_index_out_of_range_is_an_error_and_no_nan(device):
     assert np.isfinite(spillway.cross_entropy(logits, [0, 1, 9], ignore_index=9).item())
 
 
+class Picks(spillway.Block):
+    """Has no values of the ids in its forward on a GPU, so that only the kernel sees them."""
+
+    def __init__(self, pick):
+        self.table, self.pick = spillway.Parameter((3, 4), std=1.0), pick
+
+    def forward(self, x, batch):
+        return batch.loss(self.pick(self.table, batch["id"]))
+
+
+@pytest.mark.parametrize("name, pick", [
+    ("embedding", lambda table, ids: spillway.embedding(ids, table).sum(-1)),
+    ("gather", lambda table, ids: spillway.gather(table.sum(1), 0, ids.reshape(-1)).reshape(-1, 1)),
+    ("cross_entropy", lambda table, ids: spillway.cross_entropy(table[:1].expand(len(ids), 4)[:, :3], ids.reshape(-1), reduction="none")),
+])
+def test_an_index_out_of_range_in_a_block_is_an_error_of_its_operation(tmp_path, name, pick):
+    data = [{"id": [3 if i == 5 else i % 3]} for i in range(8)]
+    trainer = spillway.Trainer(model=[Picks(pick)], data=data, device="cuda", steps=4, micro_batch_size=2, global_batch_size=2,
+                               learning_rate=0.01, precision="fp32", data_order="sequential", out=tmp_path / "run")
+    with pytest.raises(spillway.DataError, match=rf"\[{name}\] expected an index in \[0, 3\), got 3"):
+        trainer.train()
+
+
 def test_memory_comes_back():
     kept = spillway.zeros((1 << 18,), device="cuda")
     for _ in range(2000):  # 2 GB in all, more memory than an emulated GPU has

@@ -5,6 +5,7 @@
 
 #include "device/cuda_handle.h"
 #include "device/gpu_queue.h"
+#include "device/index_fault_cuda.h"
 
 namespace spillway {
 namespace {
@@ -30,12 +31,16 @@ void put_gpu_copy(std::byte* to, const std::byte* from, i64 bytes, CUstream_st* 
   }
 }
 
-void wait_for_gpu_queue(CUstream_st* queue) {
+void wait_for_gpu_queue(CUstream_st* queue, int gpu) {
   const cudaError_t status = cudaStreamQuery(queue);
-  if (status != cudaErrorNotReady) return cuda_check(status, "cudaStreamQuery");
-  static_cast<void>(cudaGetLastError());  // clears the status "not ready", which cudaGetLastError() would otherwise report as an error
-  count_gpu_wait();
-  cuda_check(cudaStreamSynchronize(queue), "cudaStreamSynchronize");
+  if (status == cudaErrorNotReady) {
+    static_cast<void>(cudaGetLastError());  // clears the status "not ready", which cudaGetLastError() would otherwise report as an error
+    count_gpu_wait();
+    cuda_check(cudaStreamSynchronize(queue), "cudaStreamSynchronize");
+  } else {
+    cuda_check(status, "cudaStreamQuery");
+  }
+  throw_index_fault(gpu);
 }
 
 }  // namespace spillway

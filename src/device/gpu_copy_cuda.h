@@ -23,8 +23,9 @@ inline i64 rest_of_piece(const std::byte* at) {
 /// the calling thread waits for the copy, and gpu_waits() grows by one for each piece. Throws Error(io).
 void put_gpu_copy(std::byte* to, const std::byte* from, i64 bytes, CUstream_st* queue);
 
-/// Blocks until all work on `queue` is done. Unless the work was done already, gpu_waits() grows by one. Throws Error(io).
-void wait_for_gpu_queue(CUstream_st* queue);
+/// Blocks until all work on `queue` of the GPU is done. Unless the work was done already, gpu_waits() grows by one. Throws Error(io), and
+/// Error(data) if a kernel of the GPU found an index outside its range.
+void wait_for_gpu_queue(CUstream_st* queue, int gpu);
 void count_gpu_wait();
 
 }  // namespace spillway

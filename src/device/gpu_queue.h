@@ -1,6 +1,6 @@
 // Defines GpuQueue, a queue of work for a GPU (a CUDA stream), and GpuEvent, an event on it. One version is built
 // with CUDA and one without, in which no queue can be created. Driver errors, including those of work queued
-// earlier, are Error(io). Thread-safe: work that several threads queue at one time is executed in some order.
+// earlier, are Error(io). An index outside its range that a kernel found is Error(data) of the next wait. Thread-safe: work that several threads queue at one time is executed in some order.
 #pragma once
 #include <memory>
 

@@ -5,6 +5,7 @@
 
 #include "device/cuda_handle.h"
 #include "device/gpu_copy_cuda.h"
+#include "device/index_fault_cuda.h"
 #include "device/shared_library.h"
 
 namespace spillway {
@@ -93,6 +94,7 @@ class GpuQueue::Moment final : public Event::Awaited {
     } else {
       cuda_check(status, "cudaStreamQuery");
     }
+    throw_index_fault(gpu_.index);
   }
 
  private:
@@ -115,7 +117,7 @@ GpuQueue::~GpuQueue() {
   static_cast<void>(cudaStreamDestroy(handle_));
 }
 
-void GpuQueue::wait() const { wait_for_gpu_queue(handle_); }
+void GpuQueue::wait() const { wait_for_gpu_queue(handle_, gpu_.index); }
 
 void GpuQueue::copy(std::byte* to, const std::byte* from, i64 bytes) const {
   use_device(gpu_);  // the GPU is selected first; otherwise CUDA would open GPU 0 for this thread

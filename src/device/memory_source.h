@@ -47,15 +47,16 @@ std::unique_ptr<MemorySource> pinned_memory(Pinning pinning = {});
 /// Error(refused) when the GPU has fewer than `bytes` free, and Error(usage) in a build without CUDA.
 std::unique_ptr<MemorySource> gpu_memory(int gpu, i64 bytes);
 
-/// Returns a source that takes GPU memory piece by piece from the driver's own pool, for use beside other libraries of the process. The
-/// driver's pool keeps released memory for later requests ("CUDA Runtime API 13.0, Stream Ordered Memory Allocator"). Allocation and
-/// release are ordered on common_gpu_queue() (gpu_queue.h), so only work on that queue may use the memory. The memory is not zeroed. take()
-/// throws Error(refused) when the GPU has less free memory than requested, also after trim_gpu_memory(); pooled_gpu_memory() throws
-/// Error(usage) in a build without CUDA.
+/// Returns a source that takes GPU memory piece by piece from a pool of the driver that this library makes, one for each GPU, for use
+/// beside other libraries of the process. The pool keeps released memory for later requests ("CUDA Runtime API 13.0, Stream Ordered Memory
+/// Allocator"). The GPU's default pool, which other libraries use, is left as it is. Allocation and release are ordered on
+/// common_gpu_queue() (gpu_queue.h), so only work on that queue may use the memory. The memory is not zeroed. take() throws Error(refused)
+/// when the GPU has less free memory than requested, also after trim_gpu_memory(); pooled_gpu_memory() throws Error(usage) in a build
+/// without CUDA, and Error(io) if the driver offers no pools.
 std::unique_ptr<MemorySource> pooled_gpu_memory(int gpu);
 
-/// Waits for the work on common_gpu_queue() and gives back to the GPU what the driver's pool keeps of released memory, so that other
-/// libraries and processes can have it. Throws Error(io) if that work failed. Does nothing in a build without CUDA.
+/// Waits for the work on common_gpu_queue() and gives back to the GPU what the pool of pooled_gpu_memory() keeps of released memory, so
+/// that other libraries and processes can have it. Throws Error(io) if that work failed. Does nothing if there is no such pool.
 void trim_gpu_memory(int gpu);
 
 }  // namespace spillway

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <mutex>
 
 #include "base/units.h"
 #include "device/arena.h"
@@ -62,25 +63,47 @@ class GpuMemory final : public MemorySource {
   std::map<std::byte*, Allocation> pieces_;
 };
 
+// The driver's pools that this library made, one for each GPU that it used. They are never destroyed, because memory may still be released
+// while the process ends.
+struct OwnPools {
+  std::mutex mutex;
+  std::map<int, cudaMemPool_t> of_gpu;
+};
+OwnPools& own_pools() {
+  static auto* const pools = new OwnPools();
+  return *pools;
+}
+
+// Returns the pool of a GPU, which is made by the first call.
+cudaMemPool_t own_pool(int gpu) {
+  const std::lock_guard lock(own_pools().mutex);
+  cudaMemPool_t& pool = own_pools().of_gpu[gpu];
+  if (pool) return pool;
+  const CurrentDevice current(Device::cuda(gpu));
+  cudaMemPoolProps properties{};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.location.type = cudaMemLocationTypeDevice, properties.location.id = gpu;
+  cudaMemPool_t made = nullptr;
+  cuda_check(cudaMemPoolCreate(&made, &properties), "cudaMemPoolCreate");
+  // the size up to which the pool keeps released memory: no limit
+  std::uint64_t all = std::numeric_limits<std::uint64_t>::max();
+  cuda_check(cudaMemPoolSetAttribute(made, cudaMemPoolAttrReleaseThreshold, &all), "cudaMemPoolSetAttribute");
+  return pool = made;
+}
+
 class PooledGpuMemory final : public MemorySource {
  public:
-  explicit PooledGpuMemory(int gpu) : gpu_(Device::cuda(gpu)) {
-    cudaMemPool_t pool = nullptr;
-    cuda_check(cudaDeviceGetDefaultMemPool(&pool, gpu), "cudaDeviceGetDefaultMemPool");
-    // the size up to which the driver's pool keeps released memory: no limit
-    std::uint64_t all = std::numeric_limits<std::uint64_t>::max();
-    cuda_check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all), "cudaMemPoolSetAttribute");
-  }
+  explicit PooledGpuMemory(int gpu) : gpu_(Device::cuda(gpu)), pool_(own_pool(gpu)) {}
   std::byte* take(i64 bytes) override {
     const CurrentDevice current(gpu_);
     void* at = nullptr;
-    cudaError_t status = cudaMallocAsync(&at, static_cast<size_t>(bytes), common_gpu_queue());
+    cudaError_t status = cudaMallocFromPoolAsync(&at, static_cast<size_t>(bytes), pool_, common_gpu_queue());
     if (status == cudaErrorMemoryAllocation) {  // the pool may keep enough memory, in pieces that are too short
       trim_gpu_memory(gpu_.index);
-      status = cudaMallocAsync(&at, static_cast<size_t>(bytes), common_gpu_queue());
+      status = cudaMallocFromPoolAsync(&at, static_cast<size_t>(bytes), pool_, common_gpu_queue());
     }
     if (status == cudaErrorMemoryAllocation) refuse(gpu_.index, bytes, "free some tensors");
-    cuda_check(status, "cudaMallocAsync");
+    cuda_check(status, "cudaMallocFromPoolAsync");
     return static_cast<std::byte*>(at);
   }
   void give_back(std::byte* at, i64) noexcept override {
@@ -93,15 +116,21 @@ class PooledGpuMemory final : public MemorySource {
 
  private:
   const Device gpu_;
+  const cudaMemPool_t pool_;
 };
 
 }  // namespace
 
 void trim_gpu_memory(int gpu) {
   static_cast<void>(cudaGetLastError());  // a refused allocation leaves its error there
-  const CurrentDevice current(Device::cuda(gpu));
   cudaMemPool_t pool = nullptr;
-  cuda_check(cudaDeviceGetDefaultMemPool(&pool, gpu), "cudaDeviceGetDefaultMemPool");
+  {
+    const std::lock_guard lock(own_pools().mutex);
+    const auto found = own_pools().of_gpu.find(gpu);
+    if (found == own_pools().of_gpu.end() || !found->second) return;
+    pool = found->second;
+  }
+  const CurrentDevice current(Device::cuda(gpu));
   cuda_check(cudaStreamSynchronize(common_gpu_queue()), "cudaStreamSynchronize");
   cuda_check(cudaMemPoolTrimTo(pool, 0), "cudaMemPoolTrimTo");
 }

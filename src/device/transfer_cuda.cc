@@ -16,7 +16,7 @@ void put_transfer(std::byte* to, const std::byte* from, i64 bytes) {
 
 void transfer(std::byte* to, const std::byte* from, i64 bytes) {
   put_transfer(to, from, bytes);
-  if (Stream::current().device.is_cuda()) wait_for_gpu_queue(Stream::current().queue);
+  if (Stream::current().device.is_cuda()) wait_for_gpu_queue(Stream::current().queue, Stream::current().device.index);
 }
 
 void fill_zeros(std::byte* at, i64 bytes) {

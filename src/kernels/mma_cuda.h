@@ -120,25 +120,23 @@ __device__ void store_shared(u32 at, T x) {
 #endif
 }
 
-/// Loads four matrices of 8 x 8 elements of 16 bits. Lane l passes the address of row l % 8 of
-/// matrix l / 8. From each matrix, lane l gets elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4.
-__device__ inline void load_matrices(u32 at, u32 (&to)[4]) {
+/// Loads four matrices of 8 x 8 elements of 16 bits. Lane l passes the address of row l % 8 of matrix l / 8. From each
+/// matrix, or from its transpose if kTransposed, lane l gets elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4.
+template <bool kTransposed = false>
+__device__ void load_matrices(u32 at, u32 (&to)[4]) {
 #ifdef __CUDA_EMULATED__
-  emulated_cuda::ldmatrix_x4(at, false, to);
+  emulated_cuda::ldmatrix_x4(at, kTransposed, to);
 #else
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(at));
-#endif
-}
-/// Loads the transposes of four 8 x 8 matrices; lanes must pass the same addresses as for load_matrices().
-__device__ inline void load_transposed(u32 at, u32 (&to)[4]) {
-#ifdef __CUDA_EMULATED__
-  emulated_cuda::ldmatrix_x4(at, true, to);
-#else
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(at));
+#define SPILLWAY_LDMATRIX(trans)                                                           \
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4" trans ".shared.b16 {%0, %1, %2, %3}, [%4];" \
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])                        \
+               : "r"(at))
+  if constexpr (kTransposed) {
+    SPILLWAY_LDMATRIX(".trans");
+  } else {
+    SPILLWAY_LDMATRIX("");
+  }
+#undef SPILLWAY_LDMATRIX
 #endif
 }
 

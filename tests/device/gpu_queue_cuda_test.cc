@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/units.h"
+#include "device/index_fault_cuda.h"
 #include "tests/support/gpu.h"
 
 namespace spillway::test::gpu_queue_cuda_test {
@@ -41,6 +42,24 @@ class GpuQueues : public GpuTest {
   std::optional<GpuQueue> queue_;
   Allocation on_gpu_, from_, to_;
 };
+
+// Kernels leave such notes; see tests/kernels.
+TEST_F(GpuQueues, AnIndexThatAKernelFoundOutsideIsAnErrorOfTheNextWaitAlone) {
+  const auto expect_error = [](const auto& wait) {
+    *index_fault(0) = {IndexFault::kWritten, 7, 5, "gather"};
+    try {
+      wait();
+      FAIL() << "expected an error";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::data);
+      EXPECT_TRUE(std::string(e.what()).starts_with("[gather] expected an index in [0, 5), got 7 (a kernel of cuda:0")) << e.what();
+    }
+    EXPECT_NO_THROW(wait());
+  };
+  expect_error([&] { queue_->wait(); });
+  const Event moment = queue_->moment();
+  expect_error([&] { moment.wait(); });
+}
 
 TEST_F(GpuQueues, AMomentHasComeWhenAllBeforeItIsDone) {
   Gate gate;

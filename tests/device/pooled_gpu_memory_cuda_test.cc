@@ -1,5 +1,7 @@
-// Tests what the library shares with others in the process: the driver's memory pool of a GPU, its default stream, and the current GPU.
+// Tests what the library shares with others in the process: the memory of a GPU, its default stream, and the current GPU.
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "base/units.h"
@@ -63,6 +65,24 @@ TEST_F(SharedGpus, AnotherLibrarysQueueFollowsTheCommonOne) {
   wait_for_common_queue(Device::cuda(0));
 }
 
+// Another library may use the GPU's default pool and may have set how much that keeps.
+TEST_F(SharedGpus, TheDefaultPoolOfTheGpuIsLeftAsItIs) {
+  use_device(Device::cuda(0));
+  cudaMemPool_t others = nullptr;
+  cuda_check(cudaDeviceGetDefaultMemPool(&others, 0), "cudaDeviceGetDefaultMemPool");
+  const auto threshold = [&](std::uint64_t bytes) {
+    cuda_check(cudaMemPoolSetAttribute(others, cudaMemPoolAttrReleaseThreshold, &bytes), "cudaMemPoolSetAttribute");
+  };
+  threshold(3 * kMiB);
+  const auto memory = pooled_gpu_memory(0);
+  memory->give_back(memory->take(kMiB), kMiB);
+  trim_gpu_memory(0);
+  std::uint64_t seen = 0;
+  cuda_check(cudaMemPoolGetAttribute(others, cudaMemPoolAttrReleaseThreshold, &seen), "cudaMemPoolGetAttribute");
+  EXPECT_EQ(seen, 3 * kMiB);
+  threshold(0);
+}
+
 #ifdef __CUDA_EMULATED__  // these tests fill a GPU, which on a real one would end other programs
 
 // Returns the free memory of GPU 0 that another library sees.
@@ -81,6 +101,27 @@ TEST_F(SharedGpus, WhatComesBackIsKeptUntilTheMemoryIsTrimmed) {
   wait_for_gpu(Device::cuda(0));
   EXPECT_LE(free_bytes(), before - bytes) << "the pool is expected to keep it";
   trim_gpu_memory(0);
+  EXPECT_EQ(free_bytes(), before);
+}
+
+// What another library keeps in the default pool stays there.
+TEST_F(SharedGpus, OnlyMemoryOfThisLibraryIsTrimmed) {
+  use_device(Device::cuda(0));
+  cudaMemPool_t others = nullptr;
+  cuda_check(cudaDeviceGetDefaultMemPool(&others, 0), "cudaDeviceGetDefaultMemPool");
+  std::uint64_t all = std::numeric_limits<std::uint64_t>::max(), none = 0;
+  cuda_check(cudaMemPoolSetAttribute(others, cudaMemPoolAttrReleaseThreshold, &all), "cudaMemPoolSetAttribute");
+  trim_gpu_memory(0);
+  const i64 before = free_bytes();
+  void* at = nullptr;
+  cuda_check(cudaMallocAsync(&at, static_cast<size_t>(8 * kMiB), common_gpu_queue()), "cudaMallocAsync");
+  cuda_check(cudaFreeAsync(at, common_gpu_queue()), "cudaFreeAsync");
+  const auto memory = pooled_gpu_memory(0);
+  memory->give_back(memory->take(kMiB), kMiB);
+  trim_gpu_memory(0);
+  EXPECT_EQ(free_bytes(), before - 8 * kMiB);
+  cuda_check(cudaMemPoolSetAttribute(others, cudaMemPoolAttrReleaseThreshold, &none), "cudaMemPoolSetAttribute");
+  cuda_check(cudaMemPoolTrimTo(others, 0), "cudaMemPoolTrimTo");
   EXPECT_EQ(free_bytes(), before);
 }
 

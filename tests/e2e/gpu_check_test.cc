@@ -31,7 +31,7 @@ const char* const kListed =
 class GpuCheck : public testing::Test {
  protected:
   void SetUp() override {
-    for (const char* folder : {"bin", "lib", "share/data", "share/python/spillway", "share/python_tests"}) {
+    for (const char* folder : {"bin", "lib", "share/python/spillway", "share/python_tests"}) {
       fs::create_directories(place_ / "machine" / folder);
     }
     fs::copy(SPILLWAY_SOURCE_DIR "/scripts/gpu_check.sh", place_ / "machine/gpu_check.sh");

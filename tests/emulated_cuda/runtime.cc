@@ -345,7 +345,7 @@ cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
     if (found == m.held.end()) return;
     memory_given_back(memory);
     ::munmap(memory, found->second.bytes);
-    keep(found->second.gpu, found->second.bytes);
+    keep(memory, found->second.bytes);
     m.held.erase(found);
   });
 }

@@ -30,9 +30,10 @@ cudaError_t enqueue(cudaStream_t stream, const char* what, std::function<void()>
 /// Appends a line to the file that SPILLWAY_EMULATED_LOG names, if that variable is set.
 void note(const std::string& line);
 
-// kept_bytes() returns the bytes of released pieces that a GPU's memory pool keeps, and keep() adds a piece (memory_pools.cc).
+// kept_bytes() returns the bytes of released pieces that a GPU's memory pools keep. keep() gives the pool from which `memory` was taken
+// what it released (memory_pools.cc).
 size_t kept_bytes(int gpu);
-void keep(int gpu, size_t bytes);
+void keep(void* memory, size_t bytes);
 
 // What executes kernels, which is either block.cc, of kernels that g++ compiled for the CPU, or tests/ptx, of those that nvcc compiled. It
 // is told of all memory that kernels may use: memory of a GPU, memory of the host that is registered, and writes by copies and libraries.

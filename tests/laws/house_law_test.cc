@@ -109,6 +109,19 @@ std::vector<std::string> temporary_of_a_fixed_name(const Source& source) {
   return violations;
 }
 
+// The archive of the check on a GPU (scripts/bundle.sh --check) has the tests of GPUs and no data.
+std::vector<std::string> reads_data_on_a_gpu(const Source& source) {
+  static const std::regex form(R"(\btest::data\(|support/(fixtures|reference_file)\.h")");
+  std::vector<std::string> violations;
+  if (!source.path.ends_with("_cuda_test.cc")) return violations;
+  int number = 0;
+  for (const std::string& line : lines_of(source.text)) {
+    ++number;
+    if (std::regex_search(line, form)) violations.push_back(at(source, number, "expected a test of GPUs without files, got " + line));
+  }
+  return violations;
+}
+
 // Some operations have one place in the source, which sets limits and reports errors (DESIGN's rule for hostile files and bad days). Calls
 // elsewhere would have neither.
 std::vector<std::string> past_a_door(const Source& source) {
@@ -200,6 +213,10 @@ INSTANTIATE_TEST_SUITE_P(
              temporary_of_a_fixed_name,
              {"tests/a/b_test.cc", "const test::TemporaryFolder folder;\n"},
              {"tests/a/b_test.cc", "const auto folder = testing::TempDir() + \"x\";\n"}},
+        Case{"ReadsNoDataIfATestOfGpus",
+             reads_data_on_a_gpu,
+             {"tests/a/b_cuda_test.cc", "#include \"tests/support/gpu.h\"\n"},
+             {"tests/a/b_cuda_test.cc", "#include \"tests/support/fixtures.h\"\n"}},
         Case{"GoesThroughTheDoors",
              past_a_door,
              {"src/a/b.cc", "x = parse_json(text);\n"},

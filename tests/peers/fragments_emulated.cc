@@ -24,7 +24,7 @@ void load_lane(const Rows* at, const unsigned char* shared, Loaded* loaded) {
   if (threadIdx.x == 0) std::memcpy(emulated_cuda::dynamic_shared(), shared, kSharedBytes);
   __syncthreads();
   u32 to[4];
-  kTransposed ? mma::load_transposed((*at)[threadIdx.x], to) : mma::load_matrices((*at)[threadIdx.x], to);
+  mma::load_matrices<kTransposed>((*at)[threadIdx.x], to);
   std::memcpy((*loaded)[threadIdx.x], to, sizeof to);
 }
 

@@ -76,12 +76,12 @@ struct TermColumns {
     const int l = mma::lane();
     return tile + first * 2 + at(l / 16 * 8 + l % 8, l / 8 % 2);
   }
-  __device__ static void left(u32 lane, int m, int term, u32 (&to)[4]) { mma::load_transposed((lane ^ m * 32) + term * kPitch, to); }
+  __device__ static void left(u32 lane, int m, int term, u32 (&to)[4]) { mma::load_matrices<true>((lane ^ m * 32) + term * kPitch, to); }
   __device__ static u32 lane_of_right(u32 tile, int first) {
     const int l = mma::lane();
     return tile + first * 2 + at(l % 16, l / 16);
   }
-  __device__ static void right(u32 lane, int n, int term, u32 (&to)[4]) { mma::load_transposed((lane ^ n * 16) + term * kPitch, to); }
+  __device__ static void right(u32 lane, int n, int term, u32 (&to)[4]) { mma::load_matrices<true>((lane ^ n * 16) + term * kPitch, to); }
 };
 
 /// Names the words of each tile that a thread copies: those in column word(), of the rows row(), row() + kAtOnce and so on.

@@ -16,11 +16,11 @@ constexpr Picks picks_of_all(i64 count) { return {count, 0, 1, 0}; }
 constexpr Picks picks_of_each(i64 count, const Axis& axis) { return {count, count * axis.inner, axis.inner, 1}; }
 
 /// Copies out[o, k, i] = x[o, j, i], where j is index k of lane (o, i). Throws Error(data) if an
-/// index is outside [0, n). On a GPU, where the call does not wait, the element becomes NaN instead.
+/// index is outside [0, n). On a GPU, where the call does not wait, the element becomes NaN, and the next wait throws.
 void gather(const Tensor& x, const Axis& axis, const Tensor& index, const Picks& picks, const Tensor& out);
 /// Adds to[o, j, i] += from[o, k, i] for k in ascending order, where j is index k of lane (o, i); the order, and so the bits, are the same
 /// on the CPU and on a GPU. `to` is in wide_dtype of `from`. Throws Error(data) if an index is outside
-/// [0, n). On a GPU, where the call does not wait, the lane's first element becomes NaN instead.
+/// [0, n). On a GPU, where the call does not wait, the lane's first element becomes NaN, and the next wait throws.
 void scatter_add(const Tensor& from, const Axis& axis, const Tensor& index, const Picks& picks, const Tensor& to);
 
 namespace cuda {

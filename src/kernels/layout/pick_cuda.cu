@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "kernels/dispatch.h"
+#include "kernels/index_report_cuda.h"
 #include "kernels/lanes_cuda.h"
 
 namespace spillway::kernels::cuda {
@@ -15,10 +16,12 @@ struct Gather {
   const T* x;
   const i32* index;
   T* out;
+  IndexReport report;
   __device__ void operator()(i64 at) const {
     const i64 i = at % axis.inner, row = at / axis.inner, o = row / picks.count, k = row % picks.count;
     const i64 j = index[o * picks.outer + k * picks.step + i * picks.inner];
     const bool inside = 0 <= j && j < axis.n;
+    if (!inside) report(j, axis.n);
     out[at] = inside ? x[(o * axis.n + j) * axis.inner + i] : narrow<T>(std::numeric_limits<Wide<T>>::quiet_NaN());
   }
 };
@@ -31,6 +34,7 @@ struct ScatterAdd {
   const T* from;
   const i32* index;
   W* to;
+  IndexReport report;
   __device__ void operator()(i64 lane) const {
     const i64 o = lane / axis.inner, i = lane % axis.inner;
     W* const sums = to + first_of_lane(axis, lane);
@@ -38,8 +42,9 @@ struct ScatterAdd {
       const i64 j = index[o * picks.outer + k * picks.step + i * picks.inner];
       if (0 <= j && j < axis.n) {
         sums[j * axis.inner] += widen(from[(o * picks.count + k) * axis.inner + i]);
-      } else if (axis.n > 0) {
-        sums[0] = std::numeric_limits<W>::quiet_NaN();
+      } else {
+        report(j, axis.n);
+        if (axis.n > 0) sums[0] = std::numeric_limits<W>::quiet_NaN();
       }
     }
   }
@@ -52,7 +57,8 @@ constexpr int kScatterChunk = 1024;  // the number of indices that a thread bloc
 // Adds to part of a lane: a thread block goes through all indices of the lane, and each thread adds what belongs to its own elements, in
 // ascending order of k. So the sums are bitwise those of one thread.
 template <class T>
-__global__ void __launch_bounds__(kScatterThreads) scatter_add_parts(Axis axis, Picks picks, const T* from, const i32* index, Wide<T>* to) {
+__global__ void __launch_bounds__(kScatterThreads)
+    scatter_add_parts(Axis axis, Picks picks, const T* from, const i32* index, Wide<T>* to, IndexReport report) {
   using W = Wide<T>;
   __shared__ i32 places[kScatterChunk];  // relative to the part; -1 for elements of other parts
   __shared__ W values[kScatterChunk], sums[kScatterRows];
@@ -69,6 +75,7 @@ __global__ void __launch_bounds__(kScatterThreads) scatter_add_parts(Axis axis, 
       for (int k = thread; k < count; k += kScatterThreads) {
         const i64 j = index[o * picks.outer + (chunk + k) * picks.step + i * picks.inner];
         const bool inside = 0 <= j && j < axis.n;
+        if (!inside && begin == 0) report(j, axis.n);
         const i64 place = (inside ? j : 0) - begin;
         const bool here = 0 <= place && place < rows;
         places[k] = here ? static_cast<i32>(place) : -1;
@@ -89,17 +96,18 @@ __global__ void __launch_bounds__(kScatterThreads) scatter_add_parts(Axis axis, 
 
 void gather(const Tensor& x, const Axis& axis, const Tensor& index, const Picks& picks, const Tensor& out) {
   for_dtype("gather", x.dtype(), [&]<class T>(T) {
-    for_each_on_gpu("gather", out.elems(), Gather<T>{axis, picks, x.data<T>(), index.data<i32>(), out.data<T>()});
+    for_each_on_gpu("gather", out.elems(), Gather<T>{axis, picks, x.data<T>(), index.data<i32>(), out.data<T>(), IndexReport("gather")});
   });
 }
 
 void scatter_add(const Tensor& from, const Axis& axis, const Tensor& index, const Picks& picks, const Tensor& to) {
+  const IndexReport report("scatter_add");
   for_dtype("scatter_add", from.dtype(), [&]<class T>(T) {
     if (const i64 tasks = axis.lanes() * ceil_div(axis.n, i64{kScatterRows}); axis.lanes() < kFewLanes && tasks > 0) {
       return launch("scatter_add", scatter_add_parts<T>, dim3(static_cast<unsigned>(std::min<i64>(tasks, 1 << 20))), dim3(kScatterThreads),
-                    axis, picks, from.data<T>(), index.data<i32>(), to.data<Wide<T>>());
+                    axis, picks, from.data<T>(), index.data<i32>(), to.data<Wide<T>>(), report);
     }
-    for_each_on_gpu("scatter_add", axis.lanes(), ScatterAdd<T>{axis, picks, from.data<T>(), index.data<i32>(), to.data<Wide<T>>()});
+    for_each_on_gpu("scatter_add", axis.lanes(), ScatterAdd<T>{axis, picks, from.data<T>(), index.data<i32>(), to.data<Wide<T>>(), report});
   });
 }
 

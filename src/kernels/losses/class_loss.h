@@ -15,7 +15,7 @@ struct ClassLoss {
 /// Writes losses[N] and counted[N]; counted is the class weight of each row's target, or 0 if the row does not contribute. losses and
 /// counted are in wide_dtype, like weights[V]. Undefined weights are all 1. `statistics` come from softmax_statistics() over x as [N, V,
 /// 1]; if they are undefined, x holds log-probabilities. Throws Error(data) if a target is >= V. On a GPU, where the call does not wait,
-/// the loss of such a row becomes NaN instead.
+/// the loss of such a row becomes NaN, and the next wait throws.
 void class_loss(const Tensor& x, const Tensor& targets, const Tensor& weights, const ClassLoss& form, const Tensor& statistics,
                 const Tensor& losses, const Tensor& counted);
 /// Writes dx, the gradient of class_loss() for x. dlosses[N] (in wide_dtype; all 1 if undefined) is first multiplied by `factor`.

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "kernels/dispatch.h"
+#include "kernels/index_report_cuda.h"
 #include "kernels/lanes_cuda.h"
 #include "kernels/losses/class_rows.h"
 
@@ -14,6 +15,7 @@ struct Losses {
   using W = Wide<T>;
   ClassRows<T> rows;
   W *losses, *counted;
+  IndexReport report;
   template <class Rows>
   __device__ void lane(const Axis& axis, i64 row, i64) const {
     double sum = 0;
@@ -26,6 +28,7 @@ struct Losses {
     if (!rows.counts(row)) {
       losses[row] = counted[row] = 0;
     } else if (target >= axis.n) {
+      report(target, axis.n);
       losses[row] = counted[row] = std::numeric_limits<W>::quiet_NaN();
     } else {
       counted[row] = rows.weight(target);
@@ -63,8 +66,9 @@ void class_loss(const Tensor& x, const Tensor& targets, const Tensor& weights, c
                 const Tensor& losses, const Tensor& counted) {
   for_dtype("class_loss", x.dtype(), [&]<class T>(T) {
     using W = Wide<T>;
-    for_lanes_on_gpu("class_loss", {x.size(0), x.size(1), 1},
-                     Losses<T>{class_rows<T>(x, targets, weights, form, statistics), losses.data<W>(), counted.data<W>()});
+    for_lanes_on_gpu(
+        "class_loss", {x.size(0), x.size(1), 1},
+        Losses<T>{class_rows<T>(x, targets, weights, form, statistics), losses.data<W>(), counted.data<W>(), IndexReport("cross_entropy")});
   });
 }
 

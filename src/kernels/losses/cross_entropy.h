@@ -23,8 +23,8 @@ i64 logits_pitch(i64 columns);
 /// Processes one part of the logits: columns [first, first + n) of rows that have `vocabulary` columns in all. Parts must come in ascending
 /// order, and the last one ends at `vocabulary`. statistics[N, 2] holds (largest, sum) of each row so far. After the last part, loss[N] =
 /// log(sum) - (logit of the target - largest), or 0 if the target is negative. statistics and loss are in wide_dtype of the logits. Throws
-/// Error(data) if a target is >= vocabulary. On a GPU, where the call does not wait, the loss and gradient of such a row become NaN
-/// instead.
+/// Error(data) if a target is >= vocabulary. On a GPU, where the call does not wait, the loss and gradient of such a row become
+/// NaN, and the next wait throws.
 void cross_entropy_part(const Tensor& logits, i64 first, i64 vocabulary, const Tensor& targets, const Tensor& statistics,
                         const Tensor& loss);
 inline void cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& statistics, const Tensor& loss) {

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "kernels/dispatch.h"
+#include "kernels/index_report_cuda.h"
 #include "kernels/losses/cross_entropy.h"
 #include "kernels/packs_cuda.h"
 #include "kernels/sums_cuda.h"
@@ -65,6 +66,7 @@ struct Losses {
   const i32* targets;
   Wide<S>*statistics, *losses;
   bool aligned;
+  IndexReport report;
 };
 
 // Returns the sum of exponentials of r, rescaled from exp(x - r.largest) to exp(x - top).
@@ -91,6 +93,7 @@ __global__ void losses_of_rows(Losses<S> r) {
     const i64 target = r.targets[row], own = target - part.first;
     if (0 <= own && own < part.columns) r.losses[row] = widen(x[own]);
     if (part.first + part.columns < part.vocabulary) continue;
+    if (target >= part.vocabulary) r.report(target, part.vocabulary);
     const T none = target < 0 ? T(0) : std::numeric_limits<T>::quiet_NaN();
     r.losses[row] = 0 <= target && target < part.vocabulary ? std::log(all.sum) - (r.losses[row] - all.largest) : none;
   }
@@ -181,7 +184,8 @@ void cross_entropy_part(const Tensor& logits, i64 first, i64 vocabulary, const T
   if (logits.elems() == 0) return;
   for_dtype("cross_entropy", logits.dtype(), [&]<class S>(S) {
     using T = Wide<S>;
-    Losses<S> r{part_of<S>(logits, first, vocabulary), targets.data<i32>(), statistics.data<T>(), loss.data<T>(), false};
+    Losses<S> r{part_of<S>(logits, first, vocabulary), targets.data<i32>(), statistics.data<T>(), loss.data<T>(), false,
+                IndexReport("cross_entropy")};
     r.aligned = rows_aligned<kPackOf<S>>(r.part.x, r.part.pitch);
     for_rows<kThreads>(r.part.rows, r.part.columns, kWarpColumns, [&]<class Rows>(Rows, dim3 blocks, dim3 threads) {
       launch("cross_entropy", losses_of_rows<Rows, S>, blocks, threads, r);

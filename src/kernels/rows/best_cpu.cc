@@ -29,12 +29,20 @@ void sort_best(i64 n, i64 k, std::vector<i32>& order, Before before) {
 
 }  // namespace
 
-void best(Best which, const Tensor& x, const Axis& axis, i64 k, const Tensor& values, const Tensor& index) {
+i64 best_workspace_bytes([[maybe_unused]] const Axis& axis, [[maybe_unused]] i64 k, [[maybe_unused]] DType dtype) {
+  if constexpr (kHasCuda) {
+    if (Stream::current().device.works_as_cuda()) return cuda::best_workspace_bytes(axis, k, dtype);
+  }
+  return 0;
+}
+
+void best(Best which, const Tensor& x, const Axis& axis, i64 k, const Tensor& values, const Tensor& index, const Tensor& workspace) {
   require_axis(axis, x);
   require(1 <= k && k <= axis.n && axis.n <= std::numeric_limits<i32>::max(), "[best] expected 1 <= k <= the axis' length < 2^31");
   require_axis({axis.outer, k, axis.inner}, index);
+  require(workspace.bytes() >= best_workspace_bytes(axis, k, x.dtype()), "[best] expected a workspace of at least best_workspace_bytes()");
   if (index.device().is_meta() || index.elems() == 0) return;
-  SPILLWAY_RETURN_IF_CUDA(index, best(which, x, axis, k, values, index));
+  SPILLWAY_RETURN_IF_CUDA(index, best(which, x, axis, k, values, index, workspace));
   for_dtype("best", x.dtype(), [&]<class T>(T) {
     const T* from = x.data<T>();
     T* to = data_or_null<T>(values);

@@ -330,7 +330,7 @@ __device__ void add_weighted(const float (&weights)[kM][kN][4], u32 b, float (&s
     SPILLWAY_UNROLL
     for (int n = 0; n < kWidth / 8; n += 2) {
       u32 right[4];
-      mma::load_transposed(L::words_on(b, n) + k * 8 * L::kPitch, right);
+      mma::load_matrices<true>(L::words_on(b, n) + k * 8 * L::kPitch, right);
       SPILLWAY_UNROLL
       for (int m = 0; m < kM; ++m) {
         mma::multiply_add<H>(sum[m][n], left[m], right[0], right[1]);

@@ -4,8 +4,8 @@
 
 namespace spillway::kernels {
 
-/// Copies out[n] = table[ids[n]], with int32 ids. Throws Error(data) if an id is outside [0,
-/// V). On a GPU, where the call does not wait, the row of such an id becomes NaN instead.
+/// Copies out[n] = table[ids[n]], with int32 ids. Throws Error(data) if an id is outside [0, V).
+/// On a GPU, where the call does not wait, the row of such an id becomes NaN, and the next wait throws.
 void embedding(const Tensor& ids, const Tensor& table, const Tensor& out);
 
 /// Overwrites dtable[V, C], which is in wide_dtype of dout. Row `id` of dtable becomes the sum of the rows of dout

@@ -4,6 +4,7 @@
 
 #include "kernels/dispatch.h"
 #include "kernels/elements_cuda.h"
+#include "kernels/index_report_cuda.h"
 
 namespace spillway::kernels::cuda {
 namespace {
@@ -14,10 +15,11 @@ constexpr int kChunk = 1024;    // the number of tokens that a thread block sear
 constexpr int kAbreast = 8;     // the number of tokens whose rows a thread loads at once
 
 template <int kCount, class T>
-__global__ void gather_rows(const i32* id, i64 tokens, const T* table, i64 vocabulary, i64 columns, T* out) {
+__global__ void gather_rows(const i32* id, i64 tokens, const T* table, i64 vocabulary, i64 columns, T* out, IndexReport report) {
   for (i64 n = blockIdx.x; n < tokens; n += gridDim.x) {
     const i64 row = id[n];
     const bool inside = row >= 0 && row < vocabulary;
+    if (!inside && threadIdx.x == 0) report(row, vocabulary);
     for (i64 c = i64{threadIdx.x} * kCount; c < columns; c += i64{kThreads} * kCount) {
       Pack<T, kCount> pack;
       if (inside) {
@@ -126,7 +128,7 @@ void embedding(const Tensor& ids, const Tensor& table, const Tensor& out) {
     const i64 columns = table.size(1), tokens = ids.elems();
     const bool packs = columns % kCount == 0 && is_aligned(from, 16) && is_aligned(to, 16);
     launch("embedding", packs ? gather_rows<kCount, T> : gather_rows<1, T>, blocks_for_tasks(tokens), dim3(kThreads), ids.data<i32>(),
-           tokens, from, table.size(0), columns, to);
+           tokens, from, table.size(0), columns, to, IndexReport("embedding"));
   });
 }
 

@@ -77,7 +77,7 @@ TopK best_of(const char* op, Best which, const Variable& x, int axis, i64 k) {
   const Axis along = kernels::axis_of(x.shape(), axis);
   const Shape shape = with_extent(x.shape(), axis, k);
   const Tensor values = empty(shape, x.dtype(), "largest"), index = empty(shape, DType::int32, "positions of the largest");
-  kernels::best(which, x.value, along, k, values, index);
+  kernels::best(which, x.value, along, k, values, index, workspace(kernels::best_workspace_bytes(along, k, x.dtype())));
   Recorder r({x}, op);
   const auto kept = r.save(index);
   return {r.output(values,
@@ -94,8 +94,9 @@ Variable extreme(const char* op, Best which, const Variable& x, const AxisList& 
 
 Tensor place_of(const char* op, Best which, const Variable& x, int axis, bool keep) {
   const int at = axis_with_elements(op, x.value, axis);
+  const Axis along = kernels::axis_of(x.shape(), at);
   const Tensor index = empty(with_extent(x.shape(), at, 1), DType::int32, "places");
-  kernels::best(which, dense(x.value), kernels::axis_of(x.shape(), at), 1, {}, index);
+  kernels::best(which, dense(x.value), along, 1, {}, index, workspace(kernels::best_workspace_bytes(along, 1, x.dtype())));
   return keep ? index : index.reshape(without_axis(x.shape(), at));
 }
 

@@ -18,30 +18,36 @@ namespace {
 using parallel::Tier;
 using Json = nlohmann::json;
 
+// Returns a step in bf16 that a GPU computes with everything in its memory.
+parallel::PlanRequest request_on_gpu(const nn::Sequential& model, i64 sequences, i64 length) {
+  parallel::PlanRequest request;
+  request.model = &model;
+  request.layout = parallel::make_layout(model);
+  request.scheduling.format = optim::plain_format(DType::bf16);
+  request.scheduling.copy_engines = true;
+  request.device = Device::Kind::cuda;
+  request.micro_batch_size = sequences;
+  request.sequence_length = length;
+  request.placement = parallel::Placement::uniform(request.layout, Tier::device, Tier::device, Tier::device, {});
+  return request;
+}
+
+const Timed& line(const Roofline& r, const std::string& name) {
+  const auto at = std::ranges::find_if(r.kernels, [&](const Timed& t) { return t.kernel.name == name; });
+  if (at == r.kernels.end()) throw std::runtime_error("no line " + name);
+  return *at;
+}
+
 // Computes the roofline of GPT-2 124M with 16 sequences of 1024 tokens. Weights, gradients and state are all in the GPU's memory.
 class Gpt2Roofline : public testing::Test {
  protected:
   static constexpr double kRows = 16 * 1024, kC = 768, kV = 50257, kLayers = 12;
 
-  Gpt2Roofline() : model_(models::build(models::preset("gpt2-124m"), DType::bf16)) {
-    request_.model = &model_;
-    request_.layout = parallel::make_layout(model_);
-    request_.scheduling.format = optim::plain_format(DType::bf16);
-    request_.scheduling.copy_engines = true;
-    request_.device = Device::Kind::cuda;
-    request_.micro_batch_size = 16;
-    request_.sequence_length = 1024;
-    place(Tier::device);
-  }
+  Gpt2Roofline() : model_(models::build(models::preset("gpt2-124m"), DType::bf16)), request_(request_on_gpu(model_, 16, 1024)) {}
   void place(Tier weights, parallel::ActivationPolicy activations = {}) {
     request_.placement = parallel::Placement::uniform(request_.layout, weights, weights, weights, activations);
   }
   Roofline roofline() const { return make_roofline(make_plan(request_), models::preset("gpt2-124m")); }
-  static const Timed& line(const Roofline& r, const std::string& name) {
-    const auto at = std::ranges::find_if(r.kernels, [&](const Timed& t) { return t.kernel.name == name; });
-    if (at == r.kernels.end()) throw std::runtime_error("no line " + name);
-    return *at;
-  }
 
   nn::Sequential model_;
   parallel::PlanRequest request_;
@@ -127,19 +133,8 @@ TEST(Roofline, AttentionInWindows) {
   config.windowed = std::vector<bool>(static_cast<size_t>(config.layers), true);
   config.windowed[0] = false;
   const nn::Sequential model = models::build(config, DType::bf16);
-  parallel::PlanRequest request;
-  request.model = &model;
-  request.layout = parallel::make_layout(model);
-  request.scheduling.format = optim::plain_format(DType::bf16);
-  request.scheduling.copy_engines = true;
-  request.device = Device::Kind::cuda;
-  request.micro_batch_size = 2;
-  request.sequence_length = 1024;
-  request.placement = parallel::Placement::uniform(request.layout, Tier::device, Tier::device, Tier::device, {});
   const auto line_of = [&](const std::string& name) {
-    const Roofline r = make_roofline(make_plan(request), config);
-    const auto at = std::ranges::find_if(r.kernels, [&](const Timed& t) { return t.kernel.name == name; });
-    return at == r.kernels.end() ? Kernel() : at->kernel;
+    return line(make_roofline(make_plan(request_on_gpu(model, 2, 1024)), config), name).kernel;
   };
   const double heads = 2 * static_cast<double>(config.heads), width = static_cast<double>(config.head_dim);
   const Kernel full = line_of("attention"), windowed = line_of("attention in windows of 256");
@@ -246,21 +241,7 @@ class ExpertsRoofline : public testing::Test {
     config.layers = 2;
     config.experts->dense_layers = {0};
     const nn::Sequential model = models::build(config, DType::bf16);
-    parallel::PlanRequest request;
-    request.model = &model;
-    request.layout = parallel::make_layout(model);
-    request.scheduling.format = optim::plain_format(DType::bf16);
-    request.scheduling.copy_engines = true;
-    request.device = Device::Kind::cuda;
-    request.micro_batch_size = sequences;
-    request.sequence_length = length;
-    request.placement = parallel::Placement::uniform(request.layout, Tier::device, Tier::device, Tier::device, {});
-    return make_roofline(make_plan(request), config);
-  }
-  static const Timed& line(const Roofline& r, const std::string& name) {
-    const auto at = std::ranges::find_if(r.kernels, [&](const Timed& t) { return t.kernel.name == name; });
-    if (at == r.kernels.end()) throw std::runtime_error("no line " + name);
-    return *at;
+    return make_roofline(make_plan(request_on_gpu(model, sequences, length)), config);
   }
 };
 

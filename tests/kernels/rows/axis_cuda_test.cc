@@ -6,6 +6,7 @@
 #include "kernels/rows/softmax.h"
 #include "kernels/rows/spread.h"
 #include "tests/support/gpu.h"
+#include "tests/support/gradient_check.h"
 #include "tests/support/numbers.h"
 
 namespace spillway::axis_cuda_test {
@@ -100,6 +101,11 @@ TEST_F(AxisTwins, RunningSums) {
   }
 }
 
+// Writes the best elements and their places, with a workspace of the current device.
+void best(Best which, const Tensor& x, const Axis& axis, i64 k, const std::vector<Tensor>& out) {
+  kernels::best(which, x, axis, k, out[0], out[1], empty({kernels::best_workspace_bytes(axis, k, x.dtype())}, DType::uint8));
+}
+
 // Sorts inputs of only a few different values, so that many are equal, with infinities and NaN. The order must be the CPU's.
 TEST_F(AxisTwins, TheBestInOrder) {
   const double inf = std::numeric_limits<double>::infinity(), values[] = {1, 2, 3, inf, -inf, std::numeric_limits<double>::quiet_NaN()};
@@ -113,9 +119,34 @@ TEST_F(AxisTwins, TheBestInOrder) {
           for (const Best which : {Best::largest, Best::smallest}) {
             const Shape chosen{axis.outer, k, axis.inner};
             expect_twins({x}, {{chosen, dtype}, {chosen, DType::int32}}, true,
-                         [&](const auto& in, const auto& out) { kernels::best(which, in[0], axis, k, out[0], out[1]); });
+                         [&](const auto& in, const auto& out) { best(which, in[0], axis, k, out); });
           }
         }
+      }
+    }
+  }
+}
+
+// Lanes of several tiles, of which few elements are wanted, as many as make runs that are merged, or all. Zeros of both signs are equal.
+TEST_F(AxisTwins, TheBestOfLongLanes) {
+  struct Case {
+    Axis axis;
+    i64 k;
+  };
+  for (const auto& [axis, k] : {Case{{2, 40, 1}, 40}, Case{{1, 9000, 2}, 3}, Case{{1, 9000, 1}, 600}, Case{{2, 4097, 1}, 4097},
+                                Case{{1, 2049, 1}, 2048}, Case{{1, 9000, 1}, 40}}) {
+    for (const DType dtype : kFloats) {
+      SCOPED_TRACE(to_string(whole(axis)) + " " + std::to_string(k) + " " + std::string(to_string(dtype)));
+      const Tensor wide = test::random(whole(axis), DType::f64, 1);
+      i64 at = 0;
+      for (double& v : wide.span<double>()) {
+        if (++at % 31 == 0) v = at % 2 == 0 ? -0.0 : 0.0;
+        if (at % 997 == 0) v = std::numeric_limits<double>::quiet_NaN();
+      }
+      const Shape chosen{axis.outer, k, axis.inner};
+      for (const Best which : {Best::largest, Best::smallest}) {
+        expect_twins({test::as(dtype, wide)}, {{chosen, dtype}, {chosen, DType::int32}}, true,
+                     [&](const auto& in, const auto& out) { best(which, in[0], axis, k, out); });
       }
     }
   }
@@ -187,19 +218,34 @@ TEST_F(AxisTwins, ClassLosses) {
   }
 }
 
-// An index outside the axis is an error on the CPU. On a GPU it gives NaN in the result.
-TEST_F(AxisTwins, PlacesOutsideAreNotANumber) {
+// An index outside the axis is an error on the CPU. On a GPU it gives NaN in the result, and an error of the next wait.
+TEST_F(AxisTwins, PlacesOutsideAreNotANumberAndAnErrorOfTheNextWait) {
   const Axis axis{1, 3, 2};
   const Tensor index = test::ints({0, 3, 1, -1}, {2, 2}), x = test::random({3, 2}, DType::f32, 1),
                from = test::random({2, 2}, DType::f32, 2);
-  const Tensor out = gpu().empty({2, 2}, DType::f32), to = gpu()(zeros({3, 2}, DType::f32));
-  gpu().run([&] {
-    kernels::gather(gpu()(x), axis, gpu()(index), kernels::picks_of_each(2, axis), out);
-    kernels::scatter_add(gpu()(from), axis, gpu()(index), kernels::picks_of_each(2, axis), to);
+  const Tensor out = gpu().empty({2, 2}, DType::f32), to = gpu()(zeros({3, 2}, DType::f32)), many = gpu()(zeros({3, 2048}, DType::f32));
+  const Tensor there[] = {gpu()(x), gpu()(index), gpu()(from), gpu()(test::ints({5}, {1}))};
+  const auto expect_fault = [&](const char* start, const auto& work) {
+    gpu().run(work);
+    EXPECT_TRUE(test::refusal([&] { gpu().host(out); }).starts_with(start)) << start;
+  };
+  expect_fault("[gather] expected an index in [0, 3), got ",
+               [&] { kernels::gather(there[0], axis, there[1], kernels::picks_of_each(2, axis), out); });
+  expect_fault("[scatter_add] expected an index in [0, 3), got ",
+               [&] { kernels::scatter_add(there[2], axis, there[1], kernels::picks_of_each(2, axis), to); });
+  expect_fault("[scatter_add] expected an index in [0, 3), got 5 ", [&] {  // a thread for each lane
+    kernels::scatter_add(gpu()(zeros({1, 2048}, DType::f32)), {1, 3, 2048}, there[3], kernels::picks_of_all(1), many);
   });
   const Tensor got = gpu().host(out), sums = gpu().host(to);
   for (i64 i = 0; i < 4; ++i) EXPECT_EQ(std::isnan(test::at(got, i)), i % 2 == 1) << i;
   for (i64 i = 0; i < 6; ++i) EXPECT_EQ(std::isnan(test::at(sums, i)), i == 1) << i;
+
+  const Tensor losses = gpu().empty({2}, DType::f32), counted = gpu().empty({2}, DType::f32), classes = gpu()(test::ints({0, 2}, {2}));
+  expect_fault("[cross_entropy] expected an index in [0, 2), got 2 ", [&] {
+    const kernels::ClassLoss form{-100, 0};
+    kernels::class_loss(there[2], classes, {}, form, {}, losses, counted);
+  });
+  EXPECT_TRUE(std::isnan(test::at(gpu().host(losses), 1)));
 }
 
 }  // namespace

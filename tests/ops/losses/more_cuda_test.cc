@@ -106,5 +106,23 @@ TEST_F(MoreOps, GpuBesideCpu) {
   }
 }
 
+// The axis is long enough for several thread blocks, and some elements are equal. No sum is made, so the bits are the CPU's.
+TEST_F(MoreOps, TopKOfALongAxisHasTheBitsOfTheCpu) {
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
+    const Tensor wide = test::random({2, 5000, 3}, DType::f64, 1), dy = test::random({2, 700, 3}, dtype, 2);
+    for (i64 i = 0; i < wide.elems(); i += 7) wide.span<double>()[i] = 1;
+    const Tensor x = test::as(dtype, wide);
+    const auto run = [](const Tensor& given, const Tensor& upstream) {
+      autograd::Tape tape;
+      const Variable in = tape.input(given);
+      const ops::TopK best = ops::topk(in, 700, 1);
+      tape.backward(best.values, upstream);
+      return std::vector<Tensor>{best.values.value, best.index, tape.take_gradient(in)};
+    };
+    const auto want = run(x, dy), got = gpu().run([&] { return run(gpu()(x), gpu()(dy)); });
+    for (size_t i = 0; i < want.size(); ++i) EXPECT_TRUE(test::same_bits(gpu().host(got[i]), want[i])) << i;
+  }
+}
+
 }  // namespace
 }  // namespace spillway::more_cuda_test
