@@ -12,13 +12,13 @@ namespace {
 
 struct Sums {
   std::mutex mutex;
-  std::map<std::string, Counters> of;
+  std::map<std::string, Counters> all, anew;  // since the process began, and since count_anew()
   ~Sums() {
     if (!std::getenv("SPILLWAY_PTX_COUNTERS")) return;
     const char* path = std::getenv("SPILLWAY_PTX_COUNTERS");
     std::FILE* out = path && *path && std::string(path) != "1" ? std::fopen(path, "a") : stderr;
     if (!out) return;
-    for (const auto& [kernel, c] : of) {
+    for (const auto& [kernel, c] : all) {
       const auto per = [](std::uint64_t n, std::uint64_t of_all) {
         return of_all > 0 ? static_cast<double>(n) / static_cast<double>(of_all) : 0;
       };
@@ -44,8 +44,8 @@ struct Sums {
 std::atomic<bool> wanted = std::getenv("SPILLWAY_PTX_COUNTERS") != nullptr;
 
 Sums& sums() {
-  static Sums all;
-  return all;
+  static Sums one;
+  return one;
 }
 
 // Returns how often the most used bank is asked for different words. Wide requests are served a half or a quarter of a warp at a time.
@@ -113,18 +113,19 @@ bool counts() { return wanted.load(std::memory_order_relaxed); }
 
 void count(const std::string& kernel, const Counters& counters) {
   const std::lock_guard lock(sums().mutex);
-  sums().of[kernel].add(counters);
+  sums().all[kernel].add(counters);
+  sums().anew[kernel].add(counters);
 }
 
 void count_anew() {
   const std::lock_guard lock(sums().mutex);
   wanted = true;
-  sums().of.clear();
+  sums().anew.clear();
 }
 
 std::map<std::string, Counters> counted() {
   const std::lock_guard lock(sums().mutex);
-  return sums().of;
+  return sums().anew;
 }
 
 }  // namespace ptx

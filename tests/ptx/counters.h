@@ -25,9 +25,9 @@ struct Counters {
 bool counts();
 /// Adds to the kernel's sums. They are printed when the process ends if SPILLWAY_PTX_COUNTERS is set.
 void count(const std::string& kernel, const Counters& counters);
-/// Forgets all sums and counts from now on.
+/// Counts from now on for the next counted().
 void count_anew();
-/// Returns the sums of each kernel by its mangled name. All launches to be counted must have ended.
+/// Returns the sums of each kernel by its mangled name since count_anew(). All launches to be counted must have ended.
 std::map<std::string, Counters> counted();
 
 }  // namespace ptx
