@@ -3,7 +3,7 @@
 file(GLOB ptx_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/ptx/*.cc)
 list(FILTER ptx_sources EXCLUDE REGEX "_test\\.cc$")
 set(ptx_runtime "")
-foreach(source blas_lt cudnn loading log memory_pools nccl runtime streams times)
+foreach(source blas_lt cudnn error_names loading log memory_pools nccl runtime streams times)
   list(APPEND ptx_runtime ${CMAKE_CURRENT_SOURCE_DIR}/emulated_cuda/${source}.cc)
 endforeach()
 add_library(ptx_cuda SHARED ${ptx_sources} ${ptx_runtime})

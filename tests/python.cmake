@@ -1,6 +1,6 @@
 # The Python module's own tests (python/tests, pytest), and its wheel on a machine that has no compiler. scripts/setup.sh --tests brings what they need.
 add_test(NAME python/ModuleRelease.KeepsItsTests COMMAND ${Python_EXECUTABLE} -m pytest -q -p no:cacheprovider --ignore=${PROJECT_SOURCE_DIR}/python/tests/test_onnx.py "--ignore-glob=${PROJECT_SOURCE_DIR}/python/tests/test_torch*" ${PROJECT_SOURCE_DIR}/python/tests)
-set_tests_properties(python/ModuleRelease.KeepsItsTests PROPERTIES LABELS quick TIMEOUT 600
+set_tests_properties(python/ModuleRelease.KeepsItsTests PROPERTIES LABELS quick TIMEOUT 600 COST 150
   ENVIRONMENT "PYTHONPATH=${PROJECT_BINARY_DIR}/python:${PROJECT_SOURCE_DIR}/build/tools/python;PYTHONDONTWRITEBYTECODE=1;SPILLWAY_SOURCE=${PROJECT_SOURCE_DIR}")
 add_test(NAME python/SoakKills.LeaveTheOldOrTheNew COMMAND ${Python_EXECUTABLE} -m pytest -q -s -p no:cacheprovider ${PROJECT_SOURCE_DIR}/python/tests/soak_kills.py)
 set_tests_properties(python/SoakKills.LeaveTheOldOrTheNew PROPERTIES LABELS soak TIMEOUT 3600
@@ -26,7 +26,7 @@ else()
   endforeach()
 endif()
 add_test(NAME python/WheelRelease.TrainsWithoutACompiler COMMAND ${PROJECT_SOURCE_DIR}/python/tests/wheel.sh ${PROJECT_BINARY_DIR} ${Python_EXECUTABLE})
-set_tests_properties(python/WheelRelease.TrainsWithoutACompiler PROPERTIES LABELS quick TIMEOUT 600)
+set_tests_properties(python/WheelRelease.TrainsWithoutACompiler PROPERTIES LABELS quick TIMEOUT 600 COST 50)
 # What export writes, computed by others.
 execute_process(COMMAND ${CMAKE_COMMAND} -E env PYTHONPATH=${PROJECT_SOURCE_DIR}/build/tools/python ${Python_EXECUTABLE} -c "import onnxruntime"
                 RESULT_VARIABLE no_onnxruntime OUTPUT_QUIET ERROR_QUIET)
@@ -41,7 +41,7 @@ endif()
 # The site, which has the notebooks as Jupyter ran them.
 if(EXISTS ${PROJECT_SOURCE_DIR}/build/tools/site/requirements.txt)
   add_test(NAME e2e/SiteRelease.HasEveryPageAndAsksNobody COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/e2e/site.sh ${PROJECT_BINARY_DIR} ${Python_EXECUTABLE})
-  set_tests_properties(e2e/SiteRelease.HasEveryPageAndAsksNobody PROPERTIES LABELS quick TIMEOUT 600)
+  set_tests_properties(e2e/SiteRelease.HasEveryPageAndAsksNobody PROPERTIES LABELS quick TIMEOUT 600 COST 100)
 else()
   message(STATUS "Test of the site: no (scripts/setup.sh --tests brings MkDocs and Jupyter from PyPI)")
 endif()
