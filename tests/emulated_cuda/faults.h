@@ -40,7 +40,7 @@ struct Registrations {
 };
 Registrations registrations();
 
-// Of the emulated NCCL:
+// The functions below belong to the emulated NCCL.
 /// Returns the number of communicators that are neither destroyed nor aborted.
 int nccl_communicators();
 /// The constants say how much GPU memory a communicator, each pair of ranks and the first collective take, in bytes.
