@@ -104,7 +104,7 @@ TEST_F(SharedGpus, WhatComesBackIsKeptUntilTheMemoryIsTrimmed) {
   EXPECT_EQ(free_bytes(), before);
 }
 
-// What another library keeps in the default pool stays there.
+// Memory that another library keeps in the default pool stays there.
 TEST_F(SharedGpus, OnlyMemoryOfThisLibraryIsTrimmed) {
   use_device(Device::cuda(0));
   cudaMemPool_t others = nullptr;

@@ -35,8 +35,9 @@ void note(const std::string& line);
 size_t kept_bytes(int gpu);
 void keep(void* memory, size_t bytes);
 
-// What executes kernels, which is either block.cc, of kernels that g++ compiled for the CPU, or tests/ptx, of those that nvcc compiled. It
-// is told of all memory that kernels may use: memory of a GPU, memory of the host that is registered, and writes by copies and libraries.
+// The functions below tell the part that executes kernels (block.cc for kernels that g++ compiled, tests/ptx for those of nvcc)
+// about memory. It is told of all memory that kernels may use: memory of a GPU, memory of the host that is registered, and writes by copies
+// and libraries.
 void memory_taken(const void* memory, size_t bytes, bool is_of_host);
 void memory_given_back(const void* memory);
 void memory_written(const void* memory, size_t bytes);

@@ -55,7 +55,7 @@ struct Reciprocal {
     return 1 / a;
   }
 };
-// Of a number and NaN, the number. -0 is less than +0.
+// Of a number and a NaN, min and max return the number. -0 is less than +0.
 struct Least {
   template <class T>
   static T of(T a, T b) {
@@ -103,7 +103,8 @@ void to_nearest(Warp& w, const Instruction& i, u32 mask) {
 float flushed(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; }
 double flushed(double x) { return x; }
 
-// With a rounding mode, .ftz or .sat. The values are volatile so that the compiler computes nothing in another mode.
+// Computes an instruction that has a rounding mode, .ftz or .sat. The values are volatile so that the compiler computes nothing in another
+// mode.
 template <class T, class Op, int kSources>
 void as_said(Warp& w, const Instruction& i, u32 mask) {
   const T *a = w.in<T>(i.from[0]), *b = w.in<T>(i.from[kSources > 1 ? 1 : 0]), *c = w.in<T>(i.from[kSources > 2 ? 2 : 0]);
@@ -129,7 +130,7 @@ void take(Draft& d) {
   d.plain(execute, kSources);
 }
 
-// What changes only the sign, in its mode.
+// The mode of an instruction that changes only the sign says which sign it gives.
 enum Sign { absolute, negative, copied };
 
 template <class T>

@@ -1,4 +1,4 @@
-// What instructions compute, against values from the PTX ISA and plain loops.
+// Compares what instructions compute with values from the PTX ISA and plain loops.
 #include <bit>
 #include <cmath>
 #include <cstring>

@@ -134,7 +134,7 @@ void multiply_add_wide(Warp& w, const Instruction& i, u32 mask) {
             [&](u32 l) { return static_cast<W>(static_cast<W>(static_cast<Wide<T>>(a[l]) * static_cast<Wide<T>>(b[l])) + c[l]); });
 }
 
-// What an instruction with a carry does, in its mode.
+// The bits of an instruction's mode say what it does with the carry.
 enum Carry { takes_carry = 1, sets_carry = 2, subtracts = 4, multiplies = 8, multiplies_high = 16 };
 
 template <class T>

@@ -35,7 +35,7 @@ void unpack(Warp& w, const Instruction& i, u32 mask) {
   }
 }
 
-// From an address of a space to the generic one, and back (mode 1).
+// Converts an address of a space to a generic address, or back (mode 1).
 void convert_address(Warp& w, const Instruction& i, u32 mask) {
   const u64* a = w.in<u64>(i.from[0]);
   u64* to = w.out<u64>(i.to[0]);

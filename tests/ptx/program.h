@@ -15,7 +15,7 @@ struct Instruction;
 /// Executes an instruction for the lanes in `mask`, of which there is at least one.
 using Execute = void (*)(Warp& warp, const Instruction& instruction, u32 mask);
 
-/// Where an operand is: in which of the warp's banks, at which byte, and how many bytes each lane has there. The 32 lanes lie one behind
+/// Says where an operand is: the warp's bank, the byte in it, and the bytes that each lane has there. The 32 lanes lie one behind
 /// the other. A predicate is one word for all lanes, and its `bytes` is 0.
 struct Operand {
   u32 at = 0;
@@ -25,7 +25,7 @@ struct Operand {
 };
 enum Bank : u8 { registers_bank, constants_bank, specials_bank, banks };
 
-/// What an instruction does besides executing a function.
+/// Says what an instruction does besides executing a function.
 enum class Flow : u8 { next, branch, branch_indexed, end, barrier, gather };  // gather: waits until all lanes of its mask are here
 
 struct Instruction {

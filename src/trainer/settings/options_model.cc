@@ -190,7 +190,7 @@ std::vector<Option> model() {
        .help =
            "type of weights and activations; bf16 and fp16 (mixed precision) keep statistics, loss, gradients and master weights in "
            "fp32; fp16 adds a dynamic loss scale; fp8 is bf16, but the linear layers of transformer blocks multiply in fp8 (a GPU of Ada, "
-           "Hopper or later; a CPU computes the same numbers, more slowly); fp64 applies to optimizer state too",
+           "Hopper or later; a CPU rounds in the same way, but is slower); fp64 applies to optimizer state too",
        .field = choice(&ResourceConfig::precision, {{"fp32", Precision::fp32},
                                                     {"fp64", Precision::fp64},
                                                     {"bf16", Precision::bf16},

@@ -41,7 +41,8 @@ std::vector<std::string> requests_of_backward(Device::Kind kind) {
   return requests.names;
 }
 
-// With a GPU, the gradient of the loss lies in CPU memory, and so it must in the dry run. tensor_of() asks for a "tensor".
+// With a GPU, the gradient of the loss lies in CPU memory, so the dry run must not ask the arena for it. tensor_of() would ask for a
+// "tensor".
 TEST(DryRun, OfAGpuDoesNotAskItsMemoryForTheGradientOfTheLoss) {
   EXPECT_EQ(std::ranges::count(requests_of_backward(Device::Kind::cpu), "tensor"), 1);
   const auto on_gpu = requests_of_backward(Device::Kind::cuda);
