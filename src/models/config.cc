@@ -4,7 +4,8 @@
 
 #include "base/error.h"
 #include "data/safetensors/folder_checksums.h"
-#include "models/config_parts.h"
+#include "models/families/config_parts.h"
+#include "models/image_families.h"
 
 namespace spillway::models {
 namespace {
@@ -42,7 +43,7 @@ ModelConfig parse_gpt2(const ConfigObject& object) {
   config.activation = activation_of(object);
   config.scale_attention = object.flag("scale_attn_weights", true);
   config.scale_attention_by_layer = object.flag("scale_attn_by_inverse_layer_idx", false);
-  read_tokens(object, config, 50256, 50256);
+  read_tokens(object, config, 50256, {50256});
   return config;
 }
 
@@ -54,7 +55,7 @@ ModelConfig parse_config(std::string_view text, const std::string& file) {
   const std::string type = object.text("model_type");
   if (type == "gpt2") return parse_gpt2(object);
   if (const auto family = image_family(type)) return parse_image_model(*family, object);
-  if (const auto family = decoder_family(type)) return parse_decoder(*family, object);
+  if (const DecoderFamily* family = find_decoder(type)) return read_decoder(*family, object);
   object.complain("model_type", fmt::format("one of the supported model types: gpt2, {}, {}{}", decoder_types(), image_types(),
                                             object.has("auto_map") ? " (the Python code that `auto_map` names is never run)" : ""));
 }

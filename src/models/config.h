@@ -1,134 +1,14 @@
-// Defines ModelConfig: the architecture and hyperparameters of a model, as read from a Hugging Face config.json and checked.
-// The command line, the planner and models::build use it, and it is written beside exported weights so that other tools can
-// load them. A ModelConfig is a value type and thread-safe. A config.json is untrusted input: the type and range of every
-// key are checked, and a feature that would change results but is not implemented is refused by name, never ignored.
+// Reads and writes config.json of a Hugging Face folder. The command line, the planner and models::build use the ModelConfig that is read,
+// and it is written beside exported weights so that other tools can load them. A config.json is untrusted input: the type and range of
+// every key are checked, and a feature that would change results but is not implemented is refused by name, never ignored.
 #pragma once
-#include <algorithm>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
-#include "kernels/products/quantized.h"
-#include "kernels/sequence/attention.h"
-#include "tensor/dtype.h"
-#include "tensor/shape.h"
+#include "models/families/model_config.h"
 
 namespace spillway::models {
-
-/// The families of models: GPT-2; decoders with rotary positions, RMS norms and gated MLPs (decoder.h); networks for images.
-enum class Family {
-  gpt2,
-  llama,
-  mistral,
-  qwen2,
-  qwen3,
-  qwen3_moe,
-  mixtral,
-  gemma2,
-  gemma3,
-  phi3,
-  olmo2,
-  cifar_net,
-  lenet,
-  alexnet,
-  vgg11,
-  resnet
-};
-
-/// The activation of GPT-2's MLP. (MLPs of the other families are gated.)
-enum class Activation { gelu_tanh, gelu_erf, relu };
-
-/// A rule by which the wavelengths of rotary position embeddings are stretched by `factor`. linear stretches all
-/// wavelengths (Chen et al., arXiv:2306.15595). llama3 stretches wavelengths beyond original_positions /
-/// low_freq_factor, keeps those below original_positions / high_freq_factor and blends those between. yarn (Peng et
-/// al., arXiv:2309.00071) stretches wavelengths that turn less than beta_slow times within original_positions and
-/// keeps those that turn more than beta_fast times; yarn also multiplies the rotated elements by attention_factor.
-struct RopeScaling {
-  double factor = 8, low_freq_factor = 1, high_freq_factor = 4;
-  i64 original_positions = 8192;
-  enum class Kind { llama3, linear, yarn } kind = Kind::llama3;
-  double beta_fast = 32, beta_slow = 1, attention_factor = 1;
-  bool whole_pairs = true;  // yarn rounds its limits, indices of element pairs of a head, outwards to whole numbers
-  bool operator==(const RopeScaling&) const = default;
-};
-
-/// A low-rank adapter (nn::Lora) for a model's layers, with PEFT's settings.
-struct LoraConfig {
-  i64 rank = 8;
-  double alpha = 8, dropout = 0;
-  bool rank_stabilized = false;      // the scale is alpha / sqrt(rank) instead of alpha / rank
-  std::vector<std::string> targets;  // the names of modules, or their last parts; empty means all linear layers except the head
-  bool operator==(const LoraConfig&) const = default;
-};
-
-/// A mixture of experts: each decoder layer that is not in dense_layers has `count` MLPs, the experts, and each token is processed by
-/// `chosen` of them.
-struct ExpertsConfig {
-  i64 count = 8, chosen = 2, width = 0;  // `width` is the hidden width of an expert's MLP
-  bool normalised = true;                // whether the weights of a token's experts add up to 1
-  std::vector<i64> dense_layers;         // the layers with a plain MLP, in ascending order
-  double balance = 0.001;                // the coefficient of the router loss, which balances the load of the experts
-  bool evened_out = false;               // whether the router loss is part of the training loss
-  bool operator==(const ExpertsConfig&) const = default;
-};
-
-/// The architecture of a residual network (resnet.h).
-struct ResNetConfig {
-  std::vector<i64> widths, blocks;  // per stage: width of the 3x3 convolutions, number of blocks; all stages but the first halve the image
-  bool bottleneck = false;          // true: blocks of 1x1, 3x3 and a four times as wide 1x1 convolution; false: 3x3 and 3x3
-  bool large_stem = false;          // the first layer is 7x7 with stride 2 and pooling, for photographs (true), or 3x3, for CIFAR (false)
-
-  bool operator==(const ResNetConfig&) const = default;
-};
-
-struct ModelConfig {
-  Family family = Family::gpt2;
-  i64 layers = 0, width = 0, heads = 0;
-  i64 kv_heads = 0;                                  // the number of key/value heads, a divisor of heads; for GPT-2 equal to heads
-  i64 head_dim = 0;                                  // the elements of a head; for GPT-2 equal to width / heads
-  i64 mlp_width = 0, positions = 0, vocabulary = 0;  // for image models, `positions` is 1 and `vocabulary` the number of classes
-  bool tied_head = true;                             // whether the head's weight is the token embedding
-  double norm_eps = 1e-5, initializer_range = 0.02;
-  double embedding_dropout = 0, residual_dropout = 0, attention_dropout = 0;  // the dropout rates in training, in [0, 1)
-  std::optional<i64> begin_token, pad_token;
-  std::vector<i64> end_tokens;
-  std::optional<i64> padding_row;        // the row of the token embedding that gets no gradient as input, like nn.Embedding's padding_idx
-  Shape image_CHW;                       // the shape of an input image; rank 0 for text models
-  std::vector<std::string> class_names;  // the name of each class of an image model; may be empty
-  std::vector<i64> widths;               // for cifar_net and lenet: the widths of the convolutions and hidden linear layers, four in all
-  ResNetConfig resnet;
-  // The four members that follow are options of the caller and are not part of a config.json.
-  kernels::AttentionLibrary attention = kernels::AttentionLibrary::own;
-  std::optional<LoraConfig> lora;
-  // the storage format of linear layers and experts; heads and routers are always plain
-  kernels::WeightFormat base_weights = kernels::WeightFormat::plain;
-  bool fp8 = false;  // whether the linear layers of blocks multiply in fp8 (ops/products/linear.h); not those of heads, experts and routers
-
-  // The members that follow, up to the next group, are for GPT-2 only.
-  Activation activation = Activation::gelu_tanh;
-  bool scale_attention = true;            // whether attention scores are multiplied by 1/sqrt(head_dim)
-  bool scale_attention_by_layer = false;  // whether scores are also multiplied by 1/(layer + 1)
-
-  // The members that follow are for decoders other than GPT-2.
-  bool attention_bias = false, mlp_bias = false;  // whether all projections have biases; Qwen2 has biases for queries, keys and values
-  double rope_theta = 10000;
-  std::optional<RopeScaling> rope_scaling;
-  i64 rotary_dim = 0;                               // the number of leading elements of a head that are rotated, even; 0 means all
-  i64 window = 0;                                   // the number of positions that a query attends to in a windowed layer, its own included
-  std::vector<bool> windowed;                       // for each layer, whether it has a window; empty if none has
-  std::optional<double> local_rope_theta;           // the RoPE base of windowed layers; if it is set, rope_scaling does not apply to them
-  double query_scalar = 0;                          // attention scores are divided by its square root; 0 means that head_dim is used
-  double attention_softcap = 0, logit_softcap = 0;  // the soft caps of scores and logits; 0 means no soft cap
-  std::optional<ExpertsConfig> experts;
-
-  bool operator==(const ModelConfig&) const = default;
-  bool reads_images() const { return family >= Family::cifar_net; }
-  i64 expert_layers() const { return experts ? layers - std::ssize(experts->dense_layers) : 0; }
-  bool has_experts(i64 layer) const { return experts && !std::ranges::binary_search(experts->dense_layers, layer); }
-  bool is_windowed(i64 layer) const { return !windowed.empty() && windowed[static_cast<size_t>(layer)]; }
-};
 
 /// Throws Error(usage) if images are too small for the model.
 void check_image_side(const ModelConfig& config);

@@ -4,8 +4,9 @@
 
 #include "base/error.h"
 #include "models/cifar_net.h"
-#include "models/config_parts.h"
+#include "models/families/config_parts.h"
 #include "models/feature_net.h"
+#include "models/image_families.h"
 
 namespace spillway::models {
 namespace {

@@ -13,9 +13,24 @@ namespace {
 using nn::Context;
 using nn::Variable;
 
-nn::RmsNorm norm(const ModelConfig& c, const std::string& name, DType dtype) {
-  return {name, c.width, dtype, c.norm_eps, style_of(c).gain_offset};
-}
+// A norm of the family: an RMS norm, or a layer norm without bias.
+class DecoderNorm {
+ public:
+  DecoderNorm(const ModelConfig& c, const std::string& name, DType dtype) {
+    const DecoderStyle& style = style_of(c);
+    if (style.layer_norm) {
+      centred_.emplace(name, c.width, dtype, c.norm_eps, false);
+    } else {
+      rms_.emplace(name, c.width, dtype, c.norm_eps, style.gain_offset);
+    }
+  }
+  Variable operator()(const Variable& x, const Context& context) const { return rms_ ? (*rms_)(x, context) : (*centred_)(x, context); }
+  void list(nn::ParameterList& parameters) const { rms_ ? rms_->list(parameters) : centred_->list(parameters); }
+
+ private:
+  std::optional<nn::RmsNorm> rms_;
+  std::optional<nn::LayerNorm> centred_;
+};
 
 // Rounds x to the model's type, as transformers does before it multiplies.
 double rounded(double x, DType dtype) {
@@ -28,7 +43,7 @@ class DecoderEmbedding final : public nn::Module {
  public:
   DecoderEmbedding(const ModelConfig& c, DType dtype)
       : tokens_("model.embed_tokens", c.vocabulary, c.width, dtype, c.initializer_range, c.padding_row.value_or(-1)),
-        scale_(style_of(c).scaled_embedding ? rounded(std::sqrt(static_cast<double>(c.width)), dtype) : 1) {}
+        scale_(style_of(c).scaled_embedding ? rounded(std::sqrt(static_cast<double>(c.width)), dtype) : c.embedding_multiplier) {}
 
   const nn::Embedding& tokens() const { return tokens_; }
 
@@ -45,77 +60,75 @@ class DecoderEmbedding final : public nn::Module {
   double scale_;
 };
 
-// A block that computes h = x + attention(norm(x)) and then h + mlp(norm(h)), where mlp may be a mixture of experts.
+// A block that adds attention and then an MLP (or a mixture of experts) to its input, each with a norm of its input, of its output, or
+// both. In a parallel block both read the same normed input.
 template <class Mlp>
 class DecoderBlock final : public nn::Module {
  public:
-  DecoderBlock(const ModelConfig& c, const std::string& name, const char* mlp, i64 layer, DType dtype)
-      : norm1_(norm(c, name + ".input_layernorm", dtype)),
+  DecoderBlock(const ModelConfig& c, const std::string& name, const std::string& mlp, i64 layer, DType dtype)
+      : before_attention_(norm_if(style_of(c).norms.before_attention, c, name, dtype)),
         attention_(c, name + ".self_attn", layer, dtype),
-        norm2_(norm(c, name + ".post_attention_layernorm", dtype)),
-        mlp_(c, name + mlp, dtype) {}
+        after_attention_(norm_if(style_of(c).norms.after_attention, c, name, dtype)),
+        before_mlp_(norm_if(style_of(c).norms.before_mlp, c, name, dtype)),
+        mlp_(c, name + "." + mlp, dtype),
+        after_mlp_(norm_if(style_of(c).norms.after_mlp, c, name, dtype)),
+        parallel_(style_of(c).parallel),
+        multiplier_(c.residual_multiplier),
+        attention_dropout_(name + ".self_attn.residual_dropout", c.residual_dropout),
+        mlp_dropout_(name + "." + mlp + ".residual_dropout", c.residual_dropout) {}
 
   Variable forward(const Variable& x_BTC, const Context& context) const override {
-    const Variable attended_BTC = attention_(x_BTC, norm1_(x_BTC, context), context);
-    return mlp_(attended_BTC, norm2_(attended_BTC, context), context);
-  }
-
-  std::vector<nn::ParameterUse> parameters() const override { return nn::listed(norm1_, attention_, norm2_, mlp_); }
-  bool weight_gradients_read_parameters() const override { return false; }
-
- private:
-  nn::RmsNorm norm1_;
-  DecoderAttention attention_;
-  nn::RmsNorm norm2_;
-  Mlp mlp_;
-};
-
-// A block that computes h = x + norm(attention(x)) and then h + norm(mlp(h)). Attention and MLP may have another norm before them.
-class NormAfterBlock final : public nn::Module {
- public:
-  NormAfterBlock(const ModelConfig& c, const std::string& name, i64 layer, DType dtype)
-      : attention_(c, name + ".self_attn", layer, dtype),
-        after_attention_(norm(c, name + ".post_attention_layernorm", dtype)),
-        mlp_(c, name + ".mlp", dtype),
-        after_mlp_(norm(c, name + ".post_feedforward_layernorm", dtype)) {
-    if (!style_of(c).norm_before) return;
-    before_attention_ = norm(c, name + ".input_layernorm", dtype);
-    before_mlp_ = norm(c, name + ".pre_feedforward_layernorm", dtype);
-  }
-
-  Variable forward(const Variable& x_BTC, const Context& context) const override {
-    const Variable x = before_attention_ ? (*before_attention_)(x_BTC, context) : x_BTC;
-    const Variable attended_BTC = ops::add(x_BTC, after_attention_(attention_({}, x, context), context));
-    const Variable y = before_mlp_ ? (*before_mlp_)(attended_BTC, context) : attended_BTC;
-    return ops::add(attended_BTC, after_mlp_(mlp_({}, y, context), context));
+    const Variable y = before_attention_ ? (*before_attention_)(x_BTC, context) : x_BTC;
+    if (parallel_) return mlp_(attention_(x_BTC, y, context), y, context);
+    const Variable attended = added(x_BTC, y, attention_, after_attention_, attention_dropout_, context);
+    const Variable z = before_mlp_ ? (*before_mlp_)(attended, context) : attended;
+    return added(attended, z, mlp_, after_mlp_, mlp_dropout_, context);
   }
 
   std::vector<nn::ParameterUse> parameters() const override {
     nn::ParameterList list;
     if (before_attention_) before_attention_->list(list);
     attention_.list(list);
-    after_attention_.list(list);
+    if (after_attention_) after_attention_->list(list);
     if (before_mlp_) before_mlp_->list(list);
     mlp_.list(list);
-    after_mlp_.list(list);
+    if (after_mlp_) after_mlp_->list(list);
     return list;
   }
   bool weight_gradients_read_parameters() const override { return false; }
 
  private:
-  std::optional<nn::RmsNorm> before_attention_, before_mlp_;
+  static std::optional<DecoderNorm> norm_if(const char* wanted, const ModelConfig& c, const std::string& name, DType dtype) {
+    if (wanted == nullptr) return {};
+    return DecoderNorm(c, name + "." + wanted, dtype);
+  }
+
+  // Returns x + multiplier * dropout(norm(part(y))). A part adds the residual itself where nothing lies between.
+  template <class Part>
+  Variable added(const Variable& x, const Variable& y, const Part& part, const std::optional<DecoderNorm>& after,
+                 const nn::Dropout& dropout, const Context& context) const {
+    const bool drops = dropout.share(context) > 0;
+    if (!after && !drops && multiplier_ == 1) return part(x, y, context);
+    Variable more = part({}, y, context);
+    if (after) more = (*after)(more, context);
+    if (drops) more = dropout(more, context);
+    return ops::add(x, multiplier_ == 1 ? more : ops::scale(more, multiplier_));
+  }
+
+  std::optional<DecoderNorm> before_attention_;
   DecoderAttention attention_;
-  nn::RmsNorm after_attention_;
-  DecoderMlp mlp_;
-  nn::RmsNorm after_mlp_;
+  std::optional<DecoderNorm> after_attention_, before_mlp_;
+  Mlp mlp_;
+  std::optional<DecoderNorm> after_mlp_;
+  bool parallel_;
+  double multiplier_;
+  nn::Dropout attention_dropout_, mlp_dropout_;
 };
 
 std::unique_ptr<nn::Module> block(const ModelConfig& c, i64 layer, DType dtype) {
   const std::string name = "model.layers." + std::to_string(layer);
-  if (style_of(c).norm_after) return std::make_unique<NormAfterBlock>(c, name, layer, dtype);
-  if (!c.has_experts(layer)) return std::make_unique<DecoderBlock<DecoderMlp>>(c, name, ".mlp", layer, dtype);
-  const char* experts = c.family == Family::mixtral ? ".block_sparse_moe" : ".mlp";
-  return std::make_unique<DecoderBlock<DecoderExperts>>(c, name, experts, layer, dtype);
+  if (!c.has_experts(layer)) return std::make_unique<DecoderBlock<DecoderMlp>>(c, name, "mlp", layer, dtype);
+  return std::make_unique<DecoderBlock<DecoderExperts>>(c, name, style_of(c).experts.mixture, layer, dtype);
 }
 
 }  // namespace
@@ -128,8 +141,10 @@ nn::Sequential build_decoder(const ModelConfig& c, DType dtype) {
   for (i64 layer = 0; layer < c.layers; ++layer) model.push(block(c, layer, dtype));
   const bool evened_out = c.experts && c.experts->evened_out;
   if (evened_out) model.router_loss_experts = c.experts->count;
-  model.push(std::make_unique<LanguageModelHead<nn::RmsNorm>>(norm(c, "model.norm", dtype), head, ops::LogitsMemory(), c.logit_softcap,
-                                                              evened_out ? std::optional<RouterLoss>(c) : std::nullopt));
+  LanguageModelHead<DecoderNorm>::Options options;
+  options.multiplier = c.logit_multiplier / c.logit_divisor, options.softcap = c.logit_softcap;
+  if (evened_out) options.router_loss = RouterLoss(c);
+  model.push(std::make_unique<LanguageModelHead<DecoderNorm>>(DecoderNorm(c, "model.norm", dtype), head, options));
   return model;
 }
 

@@ -13,13 +13,6 @@ using nn::Variable;
 
 namespace {
 
-struct Names {
-  const char *gate, *up, *down;
-};
-Names names_of(const ModelConfig& c) {
-  return c.family == Family::mixtral ? Names{".w1", ".w3", ".w2"} : Names{".gate_proj", ".up_proj", ".down_proj"};
-}
-
 nn::Linear product(const ModelConfig& c, const std::string& name, i64 in, i64 out, DType dtype, kernels::WeightFormat format) {
   nn::Linear::Options options{.bias = false, .std = c.initializer_range};
   options.format = format;
@@ -46,9 +39,9 @@ DecoderExperts::DecoderExperts(const ModelConfig& c, const std::string& name, DT
       loss_(c),
       router_(product(c, name + ".gate", c.width, c.experts->count, dtype, kernels::WeightFormat::plain)) {
   const i64 F = c.experts->width;
-  const Names names = names_of(c);
+  const DecoderStyle::ExpertNames& names = style_of(c).experts;
   for (i64 e = 0; e < c.experts->count; ++e) {
-    const std::string expert = name + ".experts." + std::to_string(e);
+    const std::string expert = name + ".experts." + std::to_string(e) + ".";
     gate_.push_back(product(c, expert + names.gate, c.width, F, dtype, c.base_weights));
     up_.push_back(product(c, expert + names.up, c.width, F, dtype, c.base_weights));
     down_.push_back(product(c, expert + names.down, F, c.width, dtype, c.base_weights));

@@ -29,7 +29,7 @@ std::optional<nn::Linear> projection_if(bool wanted, const ModelConfig& c, const
 }
 
 std::optional<nn::RmsNorm> qk_norm(const ModelConfig& c, const std::string& name, i64 heads, DType dtype) {
-  const DecoderStyle style = style_of(c);
+  const DecoderStyle& style = style_of(c);
   if (style.qk_norm == DecoderStyle::QkNorm::none) return {};
   const bool whole = style.qk_norm == DecoderStyle::QkNorm::whole;
   return nn::RmsNorm(name, whole ? heads * c.head_dim : c.head_dim, dtype, c.norm_eps, style.gain_offset);
@@ -41,50 +41,35 @@ Variable heads(const Variable& x, i64 width) {
   return ops::reshape(x, {s[0], s[1], s[2] / width, width});
 }
 
-}  // namespace
-
-DecoderStyle style_of(const ModelConfig& c) {
-  DecoderStyle style;
-  style.output_bias = c.attention_bias && c.family != Family::qwen2;
-  switch (c.family) {
-    case Family::qwen3:
-    case Family::qwen3_moe:
-      style.qk_norm = DecoderStyle::QkNorm::head;
-      break;
-    case Family::olmo2:
-      style.qk_norm = DecoderStyle::QkNorm::whole;
-      style.norm_before = false, style.norm_after = true;
-      break;
-    case Family::phi3:
-      style.fused = true;
-      break;
-    case Family::gemma3:
-      style.qk_norm = DecoderStyle::QkNorm::head;
-      [[fallthrough]];
-    case Family::gemma2:
-      style.norm_after = style.gelu_gate = style.scaled_embedding = true;
-      style.gain_offset = 1;
-      break;
-    default:
-      break;
-  }
-  return style;
+// Returns the factor of attention's scores.
+double score_scale(const ModelConfig& c) {
+  if (c.attention_multiplier != 0) return c.attention_multiplier;
+  return 1 / std::sqrt(c.query_scalar > 0 ? c.query_scalar : static_cast<double>(c.head_dim));
 }
+
+std::optional<Rotary> rotary_if_any(const ModelConfig& c, i64 layer) {
+  if (!c.is_rotated(layer)) return {};
+  return rotary_of(c, layer);
+}
+
+}  // namespace
 
 DecoderAttention::DecoderAttention(const ModelConfig& c, const std::string& name, i64 layer, DType dtype)
     : head_dim_(c.head_dim),
       heads_(c.heads),
       kv_heads_(c.kv_heads),
       window_(c.is_windowed(layer) ? c.window : 0),
-      scale_(1 / std::sqrt(c.query_scalar > 0 ? c.query_scalar : static_cast<double>(c.head_dim))),
+      scale_(score_scale(c)),
       softcap_(c.attention_softcap),
-      rotary_(rotary_of(c, layer)),
+      query_growth_(c.rope_scaling ? c.rope_scaling->query_growth : 0),
+      rotary_(rotary_if_any(c, layer)),
       style_(style_of(c)),
-      qkv_(projection_if(style_.fused, c, name + ".qkv_proj", c.width, (c.heads + 2 * c.kv_heads) * c.head_dim, c.attention_bias, dtype)),
-      q_(projection_if(!style_.fused, c, name + ".q_proj", c.width, c.heads * c.head_dim, c.attention_bias, dtype)),
-      k_(projection_if(!style_.fused, c, name + ".k_proj", c.width, c.kv_heads * c.head_dim, c.attention_bias, dtype)),
-      v_(projection_if(!style_.fused, c, name + ".v_proj", c.width, c.kv_heads * c.head_dim, c.attention_bias, dtype)),
-      o_(projection(c, name + ".o_proj", c.heads * c.head_dim, c.width, style_.output_bias, dtype)),
+      qkv_(projection_if(style_.fused_qkv, c, name + ".qkv_proj", c.width, (c.heads + 2 * c.kv_heads) * c.head_dim, c.attention_bias,
+                         dtype)),
+      q_(projection_if(!style_.fused_qkv, c, name + ".q_proj", c.width, c.heads * c.head_dim, c.attention_bias, dtype)),
+      k_(projection_if(!style_.fused_qkv, c, name + ".k_proj", c.width, c.kv_heads * c.head_dim, c.attention_bias, dtype)),
+      v_(projection_if(!style_.fused_qkv, c, name + ".v_proj", c.width, c.kv_heads * c.head_dim, c.attention_bias, dtype)),
+      o_(projection(c, name + ".o_proj", c.heads * c.head_dim, c.width, c.output_bias, dtype)),
       q_norm_(qk_norm(c, name + ".q_norm", c.heads, dtype)),
       k_norm_(qk_norm(c, name + ".k_norm", c.kv_heads, dtype)),
       dropout_(name + ".attention_dropout", c.attention_dropout),
@@ -97,7 +82,7 @@ Variable DecoderAttention::normed(const Variable& x, const std::optional<nn::Rms
 }
 
 DecoderAttention::Heads DecoderAttention::heads_of(const Variable& x_BTC, const Context& context) const {
-  if (!style_.fused) {
+  if (!style_.fused_qkv) {
     const Variable q = normed((*q_)(x_BTC, context), q_norm_, context), k = normed((*k_)(x_BTC, context), k_norm_, context);
     return {q, k, heads((*v_)(x_BTC, context), head_dim_)};
   }
@@ -106,11 +91,20 @@ DecoderAttention::Heads DecoderAttention::heads_of(const Variable& x_BTC, const 
   return {ops::slice(all, 2, 0, heads_), ops::slice(all, 2, heads_, keys), ops::slice(all, 2, keys, keys + kv_heads_)};
 }
 
+Variable DecoderAttention::rotated(const Variable& x, const Tensor& positions_BT, i64 length) const {
+  if (!rotary_) return x;
+  const std::vector<double>& frequencies = rotary_->frequencies_for(length);
+  return style_.rope_pairs ? ops::rope_interleaved(x, positions_BT, frequencies, rotary_->scaling)
+                           : ops::rope(x, positions_BT, frequencies, rotary_->scaling);
+}
+
 Variable DecoderAttention::operator()(const Variable& residual_BTC, const Variable& x_BTC, const Context& context) const {
   const Tensor& positions_BT = context.batch->positions_BT;
   const auto [q, k, v_BTHD] = heads_of(x_BTC, context);
-  const Variable q_BTHD = ops::rope(q, positions_BT, rotary_.frequencies, rotary_.scaling);
-  const auto [keys_BTHD, values_BTHD] = nn::with_cached(context, ops::rope(k, positions_BT, rotary_.frequencies, rotary_.scaling), v_BTHD);
+  const i64 length = context.cache ? context.cache->positions() : x_BTC.shape()[1];
+  Variable q_BTHD = rotated(q, positions_BT, length);
+  if (query_growth_ != 0) q_BTHD = ops::grown(q_BTHD, positions_BT, query_growth_, rotary_->original_positions);
+  const auto [keys_BTHD, values_BTHD] = nn::with_cached(context, rotated(k, positions_BT, length), v_BTHD);
   ops::AttentionOptions options;
   options.scale = scale_;
   options.dropout = dropout_.share(context);
@@ -137,7 +131,7 @@ void DecoderAttention::list(nn::ParameterList& parameters) const {
 
 DecoderMlp::DecoderMlp(const ModelConfig& c, const std::string& name, DType dtype)
     : gelu_gate_(style_of(c).gelu_gate),
-      gate_up_(projection_if(style_of(c).fused, c, name + ".gate_up_proj", c.width, 2 * c.mlp_width, c.mlp_bias, dtype)),
+      gate_up_(projection_if(style_of(c).fused_gate, c, name + ".gate_up_proj", c.width, 2 * c.mlp_width, c.mlp_bias, dtype)),
       gate_(projection_if(!gate_up_, c, name + ".gate_proj", c.width, c.mlp_width, c.mlp_bias, dtype)),
       up_(projection_if(!gate_up_, c, name + ".up_proj", c.width, c.mlp_width, c.mlp_bias, dtype)),
       down_(projection(c, name + ".down_proj", c.mlp_width, c.width, c.mlp_bias, dtype)) {}

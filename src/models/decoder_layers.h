@@ -1,26 +1,13 @@
-// The parts of a decoder's transformer block: attention, MLP or experts, and the
-// ways in which a family differs from Llama. decoder*.cc and onnx/language.cc use this header.
+// The parts of a decoder's transformer block: attention, MLP or experts. Only decoder*.cc use this header.
 #pragma once
 #include <optional>
 
+#include "models/families/style.h"
 #include "models/rotary.h"
 #include "models/router_loss.h"
 #include "nn/layers.h"
 
 namespace spillway::models {
-
-/// The ways in which a family of decoders differs from Llama.
-struct DecoderStyle {
-  enum class QkNorm { none, head, whole };  // the norm of queries and keys: of each head, or of the whole before the split into heads
-  QkNorm qk_norm = QkNorm::none;
-  // norm_before: attention and MLP have a norm of their input; norm_after: they have a norm of their output
-  bool norm_before = true, norm_after = false;
-  bool output_bias = false;  // whether attention's output projection has a bias if the other projections have one
-  bool fused = false;        // whether one projection gives queries, keys and values, and one gives gate and up
-  bool gelu_gate = false, scaled_embedding = false;
-  double gain_offset = 0;  // the number that is added to the weights of the norms
-};
-DecoderStyle style_of(const ModelConfig& config);
 
 /// Attention with rotary positions. Shape letters: B = batch size, T = positions, C = width.
 class DecoderAttention {
@@ -35,12 +22,15 @@ class DecoderAttention {
     nn::Variable q_BTHD, k_BTHD, v_BTHD;
   };
   Heads heads_of(const nn::Variable& x_BTC, const nn::Context& context) const;
+  /// Rotates the heads x by their positions. `length` is the number of positions that a row has, or will have
+  /// when generation ends: longrope chooses its frequencies by it.
+  nn::Variable rotated(const nn::Variable& x_BTHD, const Tensor& positions_BT, i64 length) const;
   nn::Variable normed(const nn::Variable& x, const std::optional<nn::RmsNorm>& norm, const nn::Context& context) const;
 
   i64 head_dim_, heads_, kv_heads_, window_;
-  double scale_, softcap_;
-  Rotary rotary_;
-  DecoderStyle style_;
+  double scale_, softcap_, query_growth_;
+  std::optional<Rotary> rotary_;
+  const DecoderStyle& style_;
   std::optional<nn::Linear> qkv_, q_, k_, v_;  // either qkv_ alone is set, or q_, k_ and v_ are
   nn::Linear o_;
   std::optional<nn::RmsNorm> q_norm_, k_norm_;

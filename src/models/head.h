@@ -18,19 +18,24 @@ namespace spillway::models {
 template <class Norm>
 class LanguageModelHead final : public nn::Module {
  public:
-  LanguageModelHead(Norm norm, nn::ParameterUse weight, const ops::LogitsMemory& memory = {}, double softcap = 0,
-                    std::optional<RouterLoss> router_loss = {})
-      : norm_(std::move(norm)), weight_(std::move(weight)), memory_(memory), softcap_(softcap), router_loss_(router_loss) {}
+  struct Options {
+    ops::LogitsMemory memory;
+    double multiplier = 1;  // the factor of the logits, by which the normed activations are multiplied
+    double softcap = 0;     // the soft cap of the logits; 0 if there is none
+    std::optional<RouterLoss> router_loss;
+  };
+  LanguageModelHead(Norm norm, nn::ParameterUse weight, Options options = {})
+      : norm_(std::move(norm)), weight_(std::move(weight)), options_(std::move(options)) {}
 
   nn::Variable forward(const nn::Variable& x_BTC, const nn::Context& context) const override {
     const nn::Variable w = context.use(*weight_.parameter, weight_.use);
-    if (context.mode == nn::Mode::generate) return ops::logits(norm_(last(x_BTC, context), context).value, w.value, softcap_);
-    if (context.all_logits) return capped(ops::linear(norm_(x_BTC, context), w, {}, ops::WeightLayout::out_in));
-    ops::LogitsMemory memory = memory_;
+    if (context.mode == nn::Mode::generate) return ops::logits(normed(last(x_BTC, context), context).value, w.value, options_.softcap);
+    if (context.all_logits) return capped(ops::linear(normed(x_BTC, context), w, {}, ops::WeightLayout::out_in));
+    ops::LogitsMemory memory = options_.memory;
     if (context.keep_logits) memory.kept_bytes = std::numeric_limits<i64>::max();
     nn::Variable loss =
-        ops::linear_cross_entropy(norm_(x_BTC, context), w, context.batch->targets_BT, context.loss_factor, memory, softcap_);
-    if (router_loss_) router_loss_->add_to(loss.value, context);
+        ops::linear_cross_entropy(normed(x_BTC, context), w, context.batch->targets_BT, context.loss_factor, memory, options_.softcap);
+    if (options_.router_loss) options_.router_loss->add_to(loss.value, context);
     return loss;
   }
 
@@ -42,7 +47,7 @@ class LanguageModelHead final : public nn::Module {
   }
   i64 logits_again_bytes(i64 rows) const override {
     const nn::Parameter& w = *weight_.parameter;
-    return ops::logits_again_bytes(rows, w.shape[0], w.dtype, memory_);
+    return ops::logits_again_bytes(rows, w.shape[0], w.dtype, options_.memory);
   }
 
  private:
@@ -54,15 +59,18 @@ class LanguageModelHead final : public nn::Module {
     return ops::reshape(ops::slice(x_BTC, 1, t, t + 1), {x_BTC.shape()[0], x_BTC.shape()[2]});
   }
 
+  nn::Variable normed(const nn::Variable& x, const nn::Context& context) const {
+    const nn::Variable y = norm_(x, context);
+    return options_.multiplier == 1 ? y : ops::scale(y, options_.multiplier);
+  }
   nn::Variable capped(const nn::Variable& logits) const {
-    return softcap_ > 0 ? ops::scale(ops::tanh(ops::scale(logits, 1 / softcap_)), softcap_) : logits;
+    const double cap = options_.softcap;
+    return cap > 0 ? ops::scale(ops::tanh(ops::scale(logits, 1 / cap)), cap) : logits;
   }
 
   Norm norm_;
   nn::ParameterUse weight_;
-  ops::LogitsMemory memory_;
-  double softcap_;  // the soft cap of the logits; 0 if there is none
-  std::optional<RouterLoss> router_loss_;
+  Options options_;
 };
 
 /// Returns the head's weight: with a tied head the second use of the token embedding, otherwise a new parameter.

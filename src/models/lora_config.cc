@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "data/safetensors/folder_checksums.h"
-#include "models/config_json.h"
+#include "models/families/config_json.h"
 #include "models/lora.h"
 
 namespace spillway::models {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "models/families/family.h"
+
 namespace spillway::models {
 namespace {
 
@@ -73,7 +75,7 @@ std::optional<ModelConfig> decoder_preset(std::string_view name) {
   c.mlp_width = size->mlp_width, c.vocabulary = size->vocabulary, c.positions = size->positions;
   c.tied_head = size->tied;
   c.norm_eps = size->norm_eps, c.rope_theta = size->theta;
-  c.attention_bias = c.family == Family::qwen2;
+  c.attention_bias = decoder_family(c.family).defaults.attention_bias;
   c.end_tokens = {size->end_token};
   c.window = size->window;
   for (i64 layer = 0; size->window > 0 && layer < c.layers; ++layer) c.windowed.push_back(is_windowed(c.family, layer));

@@ -42,6 +42,7 @@ Rotary rotary_of(const ModelConfig& c, i64 layer) {
     rotary.frequencies.push_back(1 / std::pow(theta, static_cast<double>(i) / static_cast<double>(elements)));
   if (local || !c.rope_scaling) return rotary;
   const RopeScaling& s = *c.rope_scaling;
+  rotary.original_positions = s.original_positions;
   switch (s.kind) {
     case RopeScaling::Kind::llama3:
       for (double& f : rotary.frequencies) f = llama3_scaled(f, s);
@@ -58,6 +59,14 @@ Rotary rotary_of(const ModelConfig& c, i64 layer) {
       rotary.scaling = s.attention_factor;
       break;
     }
+    case RopeScaling::Kind::longrope:
+      rotary.long_frequencies = rotary.frequencies;
+      for (size_t i = 0; i < rotary.frequencies.size(); ++i) {
+        rotary.frequencies[i] /= s.short_factors[i];
+        rotary.long_frequencies[i] /= s.long_factors[i];
+      }
+      rotary.scaling = s.attention_factor;
+      break;
   }
   return rotary;
 }

@@ -5,7 +5,7 @@
 // weights the router loss of each micro-batch by the number of targets that contribute, as it weights the token losses; the
 // Trainer of transformers instead adds the router loss once for each micro-batch. Shape letters: N = tokens of the micro-batch.
 #pragma once
-#include "models/config.h"
+#include "models/families/model_config.h"
 #include "nn/module.h"
 #include "ops/experts/experts.h"
 

@@ -60,18 +60,18 @@ Variable Embedding::operator()(const Tensor& ids_BT, const Context& context) con
 
 void Embedding::list(ParameterList& parameters) const { parameters.push_back({weight_}); }
 
-LayerNorm::LayerNorm(const std::string& name, i64 channels, DType dtype, double eps)
+LayerNorm::LayerNorm(const std::string& name, i64 channels, DType dtype, double eps, bool bias)
     : weight_(make_parameter(name + ".weight", {channels}, dtype, kOnes)),
-      bias_(make_parameter(name + ".bias", {channels}, dtype, kZeros)),
+      bias_(bias ? make_parameter(name + ".bias", {channels}, dtype, kZeros) : nullptr),
       eps_(eps) {}
 
 Variable LayerNorm::operator()(const Variable& x, const Context& context) const {
-  return ops::layer_norm(x, context.use(*weight_), context.use(*bias_), eps_);
+  return ops::layer_norm(x, context.use(*weight_), bias_ ? context.use(*bias_) : Variable(), eps_);
 }
 
 void LayerNorm::list(ParameterList& parameters) const {
   parameters.push_back({weight_});
-  parameters.push_back({bias_});
+  if (bias_) parameters.push_back({bias_});
 }
 
 RmsNorm::RmsNorm(const std::string& name, i64 channels, DType dtype, double eps, double gain_offset)

@@ -83,15 +83,15 @@ class Embedding {
   i64 padding_row_;
 };
 
-/// Layer normalization over the last axis, with gain and bias.
+/// Layer normalization over the last axis, with gain and, if `bias` is set, bias.
 class LayerNorm {
  public:
-  LayerNorm(const std::string& name, i64 channels, DType dtype, double eps);
+  LayerNorm(const std::string& name, i64 channels, DType dtype, double eps, bool bias = true);
   Variable operator()(const Variable& x, const Context& context) const;
   void list(ParameterList& parameters) const;
 
  private:
-  std::shared_ptr<Parameter> weight_, bias_;
+  std::shared_ptr<Parameter> weight_, bias_;  // bias_ is null if there is none
   double eps_;
 };
 

@@ -126,6 +126,7 @@ void fuzz(const std::vector<std::string>& seeds, u64 seed, int cases, const Pars
 void fuzz_configs(u64 seed, int cases) {
   std::vector<std::string> seeds;
   for (const char* name : kConfigs) seeds.push_back(text_of(std::string(name) + "/config.json"));
+  for (const std::string& family : test::family_folders()) seeds.push_back(text_of(family + "/config.json"));
   fuzz(seeds, seed, cases, [](const std::string& text) {
     const ModelConfig config = parse_config(text, "some/file.json");
     EXPECT_TRUE(parse_config(to_json(config), "written") == config) << text << "\n" << to_json(config);

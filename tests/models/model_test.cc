@@ -59,7 +59,7 @@ TEST(Build, GivesOneBlockALayerBetweenEmbeddingAndHead) {
 TEST(Build, BiasesAppearWhereTheConfigurationSays) {
   ModelConfig config = preset("llama-tiny");
   EXPECT_FALSE(has(build(config, DType::f32), "model.layers.0.self_attn.o_proj.bias"));
-  config.attention_bias = config.mlp_bias = true;
+  config.attention_bias = config.output_bias = config.mlp_bias = true;
   const nn::Sequential model = build(config, DType::f32);
   for (const char* name :
        {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"}) {

@@ -1,6 +1,7 @@
 // Compares whole models with PyTorch and transformers: logits, loss and every gradient, in fp32 and fp64.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "device/memory_pool.h"
@@ -15,7 +16,7 @@ using test::Reference;
 using test::worst_excess;
 
 struct Case {
-  const char* model;
+  std::string model;
   DType dtype;
 };
 
@@ -164,12 +165,14 @@ std::vector<Case> cases() {
         "gemma3-text-tiny", "phi3-tiny", "phi3-partial-tiny", "olmo2-tiny", "qwen3-moe-tiny", "mixtral-tiny"}) {
     for (const DType dtype : {DType::f32, DType::f64}) all.push_back({model, dtype});
   }
+  for (const std::string& family : test::family_folders()) all.push_back({family, DType::f64});
   return all;
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, AgainstReference, ::testing::ValuesIn(cases()), [](const auto& entry) {
-  std::string name = std::string(entry.param.model) + "_" + std::string(to_string(entry.param.dtype));
+  std::string name = entry.param.model + "_" + std::string(to_string(entry.param.dtype));
   std::erase(name, '-');
+  std::ranges::replace(name, '/', '_');
   return name;
 });
 

@@ -13,6 +13,7 @@
 #include "kernels/losses/cross_entropy.h"
 #include "kernels/rows/norm.h"
 #include "kernels/sequence/attention_library.h"
+#include "models/families/style.h"
 #include "ops/losses/loss.h"
 
 // Legend: R = rows (positions of a micro-batch), C = width, F = MLP's width, V = vocabulary, H = heads, D = head width.
@@ -297,11 +298,11 @@ class Table {
     linear("q", r, c, q, m_.attention_bias, 0, one_pass());
     linear("k", r, c, kv, m_.attention_bias, 0, one_pass());
     linear("v", r, c, kv, m_.attention_bias);
-    linear("o", r, q, c, m_.attention_bias && m_.family != models::Family::qwen2, residual());
+    linear("o", r, q, c, m_.output_bias, residual());
     attention(r - windowed);
     attention(windowed, static_cast<double>(m_.window));
     norms_and_residuals(r);
-    if (m_.family == models::Family::qwen3 || m_.family == models::Family::qwen3_moe) norm_of_heads(r, q + kv);
+    if (models::style_of(m_).qk_norm == models::DecoderStyle::QkNorm::head) norm_of_heads(r, q + kv);
     pass(Work::elementwise, "RoPE of q and k", r.forward + r.input, 2 * kHalf * rows_ * (q + kv));
     const Runs dense = r - mixed;
     linear("MLP gate", dense, c, f, m_.mlp_bias, 0, one_pass());

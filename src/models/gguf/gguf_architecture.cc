@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "models/families/family.h"
 #include "models/rotary.h"
 
 namespace spillway::models {
@@ -78,6 +79,7 @@ void check_rope(const ModelConfig& c) {
   expect(s.kind != Kind::llama3 || is_llama(c), "rope_type llama3 only with Llama, Mistral or Mixtral",
          "rope_type llama3 with another model");
   expect(s.kind == Kind::linear || !is_gemma(c), "rope_type default or linear with Gemma", "another rope_type");
+  expect(s.kind != Kind::longrope, "another rope_type than longrope", "longrope");
   expect(s.kind != Kind::yarn || s.whole_pairs, "rope_type yarn with truncate true", "truncate false");
 }
 
@@ -184,9 +186,11 @@ std::vector<i64> GgufPart::extents() const {
 const char* gguf_architecture(const ModelConfig& c) {
   const char* name = name_of(c);
   if (name == nullptr) {
-    throw Error(
-        ErrorCode::usage,
-        "[export] --format gguf: expected a language model, got an image model, which llama.cpp does not support: use --format hf or onnx");
+    const std::string what = c.reads_images() ? "an image model" : fmt::format("a model of model_type {}", decoder_family(c.family).type);
+    throw Error(ErrorCode::usage,
+                fmt::format("[export] --format gguf: expected a language model that this program writes for llama.cpp, got "
+                            "{}: use --format hf{}",
+                            what, c.reads_images() ? " or onnx" : ""));
   }
   if (c.family == Family::gpt2) check_gpt2(c);
   if (is_gemma(c)) check_gemma(c);

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "models/families/style.h"
 #include "models/rotary.h"
 
 namespace spillway::models::onnx {
@@ -22,14 +23,23 @@ Value heads_of(Graph& g, const Positions& positions, const Value& x, i64 heads, 
   return g.node("Transpose", {g.node("Reshape", {x, shape})}, {{"perm", std::vector<i64>{0, 2, 1, 3}}});
 }
 
-// Rotates x[B, H, T, D]: the pairs (i, i + R/2) of the first R elements of each head.
-Value turned_by(Graph& g, const Value& x, const std::pair<Value, Value>& turns, i64 elements, i64 head_dim) {
+// Rotates x[B, H, T, D]: the pairs (i, i + R/2) of the first R elements of each head or, with `neighbours`, the pairs (2i, 2i + 1).
+Value turned_by(Graph& g, const Value& x, const std::pair<Value, Value>& turns, i64 elements, i64 head_dim, bool neighbours) {
   const auto& [cosines, sines] = turns;
-  const Value first = slice(g, x, 3, 0, elements / 2), second = slice(g, x, 3, elements / 2, elements);
+  const auto every_other = [&](i64 from) {
+    return g.node("Slice", {x, g.integers({from}), g.integers({elements}), g.integers({3}), g.integers({2})});
+  };
+  const Value first = neighbours ? every_other(0) : slice(g, x, 3, 0, elements / 2);
+  const Value second = neighbours ? every_other(1) : slice(g, x, 3, elements / 2, elements);
   std::vector<Value> parts = {g.node("Sub", {g.node("Mul", {first, cosines}), g.node("Mul", {second, sines})}),
                               g.node("Add", {g.node("Mul", {second, cosines}), g.node("Mul", {first, sines})})};
+  if (neighbours) {  // [B, H, T, R / 2] twice become [B, H, T, R / 2, 2] and then [B, H, T, R]
+    for (Value& part : parts) part = g.node("Unsqueeze", {part, g.integers({4})});
+    const Value pairs = g.node("Concat", parts, {{"axis", i64{4}}});
+    parts = {g.node("Reshape", {pairs, g.integers({0, 0, 0, elements})})};
+  }
   if (elements < head_dim) parts.push_back(slice(g, x, 3, elements, head_dim));
-  return g.node("Concat", parts, {{"axis", i64{3}}});
+  return parts.size() == 1 ? parts.front() : g.node("Concat", parts, {{"axis", i64{3}}});
 }
 
 Value with_past(Graph& g, const Value& now, i64 layer, const char* which) {
@@ -88,11 +98,12 @@ Value attention(Graph& g, Positions& positions, const Queries& queries, i64 laye
   const ModelConfig& c = g.config();
   const i64 D = c.head_dim, group = c.heads / c.kv_heads;
   Value q = heads_of(g, positions, queries.q, c.heads, D), k = heads_of(g, positions, queries.k, c.kv_heads, D);
-  if (turned) {
+  if (turned && c.is_rotated(layer)) {
+    const bool neighbours = style_of(c).rope_pairs;
     const std::pair<Value, Value> turns = positions.turns(g, layer);
     const i64 elements = c.rotary_dim > 0 ? c.rotary_dim : D;
-    q = turned_by(g, q, turns, elements, D);
-    k = turned_by(g, k, turns, elements, D);
+    q = turned_by(g, q, turns, elements, D, neighbours);
+    k = turned_by(g, k, turns, elements, D, neighbours);
   }
   k = with_past(g, k, layer, "key");
   const Value v = with_past(g, heads_of(g, positions, queries.v, c.kv_heads, D), layer, "value");

@@ -1,3 +1,4 @@
+#include "models/families/style.h"
 #include "models/onnx/models.h"
 
 // Shape letters: N = tokens, C = width, E = experts, K = experts per token, M = tokens of one expert.
@@ -18,10 +19,9 @@ Routed routed(Graph& g, const Value& x_NC, const std::string& name) {
 }
 
 Value expert_mlp(Graph& g, const Value& x_MC, const std::string& name) {
-  const bool mixtral = g.config().family == Family::mixtral;
-  const Value gate = silu(g, linear(g, x_MC, name + (mixtral ? ".w1" : ".gate_proj")));
-  const Value up = linear(g, x_MC, name + (mixtral ? ".w3" : ".up_proj"));
-  return linear(g, g.node("Mul", {gate, up}), name + (mixtral ? ".w2" : ".down_proj"));
+  const DecoderStyle::ExpertNames& names = style_of(g.config()).experts;
+  const Value gate = silu(g, linear(g, x_MC, name + "." + names.gate)), up = linear(g, x_MC, name + "." + names.up);
+  return linear(g, g.node("Mul", {gate, up}), name + "." + names.down);
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "base/error.h"
-#include "models/decoder_layers.h"
+#include "models/families/family.h"
 #include "models/onnx/attention.h"
 #include "models/onnx/models.h"
 
@@ -44,7 +46,7 @@ double gpt2_scale(const ModelConfig& c, i64 layer) {
 // over the whole row before the split into heads. Without such a norm, x is unchanged.
 Value normed_heads(Graph& g, const Value& x, const std::string& name) {
   const ModelConfig& c = g.config();
-  const DecoderStyle style = style_of(c);
+  const DecoderStyle& style = style_of(c);
   if (style.qk_norm == DecoderStyle::QkNorm::none) return x;
   const bool by_head = style.qk_norm == DecoderStyle::QkNorm::head;
   return rms_norm(g, by_head ? reshape(g, x, {0, -1, c.head_dim}) : x, name, c.norm_eps, style.gain_offset);
@@ -52,7 +54,7 @@ Value normed_heads(Graph& g, const Value& x, const std::string& name) {
 
 Queries queries_of(Graph& g, const Value& x_NC, const std::string& name) {
   const ModelConfig& c = g.config();
-  if (!style_of(c).fused) {
+  if (!style_of(c).fused_qkv) {
     const Value q = linear(g, x_NC, name + ".q_proj"), k = linear(g, x_NC, name + ".k_proj");
     return {normed_heads(g, q, name + ".q_norm"), normed_heads(g, k, name + ".k_norm"), linear(g, x_NC, name + ".v_proj")};
   }
@@ -63,16 +65,17 @@ Queries queries_of(Graph& g, const Value& x_NC, const std::string& name) {
 
 Value decoder_attention(Graph& g, Positions& positions, const Value& x_NC, const std::string& name, i64 layer) {
   const ModelConfig& c = g.config();
-  const double scale = 1 / std::sqrt(c.query_scalar > 0 ? c.query_scalar : static_cast<double>(c.head_dim));
+  const double usual = 1 / std::sqrt(c.query_scalar > 0 ? c.query_scalar : static_cast<double>(c.head_dim));
+  const double scale = c.attention_multiplier != 0 ? c.attention_multiplier : usual;
   return linear(g, attention(g, positions, queries_of(g, x_NC, name), layer, scale, true), name + ".o_proj");
 }
 
 Value decoder_mlp(Graph& g, const Value& x_NC, const std::string& name) {
-  const DecoderStyle style = style_of(g.config());
+  const DecoderStyle& style = style_of(g.config());
   const i64 width = g.config().mlp_width;
-  const Value both = style.fused ? linear(g, x_NC, name + ".gate_up_proj") : Value();
-  const Value gate = style.fused ? slice(g, both, 1, 0, width) : linear(g, x_NC, name + ".gate_proj");
-  const Value up = style.fused ? slice(g, both, 1, width, 2 * width) : linear(g, x_NC, name + ".up_proj");
+  const Value both = style.fused_gate ? linear(g, x_NC, name + ".gate_up_proj") : Value();
+  const Value gate = style.fused_gate ? slice(g, both, 1, 0, width) : linear(g, x_NC, name + ".gate_proj");
+  const Value up = style.fused_gate ? slice(g, both, 1, width, 2 * width) : linear(g, x_NC, name + ".up_proj");
   const Value activated = style.gelu_gate ? gelu_tanh(g, gate) : silu(g, gate);
   return linear(g, g.node("Mul", {activated, up}), name + ".down_proj");
 }
@@ -80,7 +83,15 @@ Value decoder_mlp(Graph& g, const Value& x_NC, const std::string& name) {
 Value decoder_feed_forward(Graph& g, const Value& x_NC, const std::string& layer_name, i64 layer) {
   const ModelConfig& c = g.config();
   if (!c.has_experts(layer)) return decoder_mlp(g, x_NC, layer_name + ".mlp");
-  return experts(g, x_NC, layer_name + (c.family == Family::mixtral ? ".block_sparse_moe" : ".mlp"));
+  return experts(g, x_NC, layer_name + "." + style_of(c).experts.mixture);
+}
+
+void refuse_rope(const ModelConfig& c) {
+  if (!c.rope_scaling) return;
+  const bool longrope = c.rope_scaling->kind == RopeScaling::Kind::longrope;
+  if (!longrope && c.rope_scaling->query_growth == 0) return;
+  throw Error(ErrorCode::usage, fmt::format("[export] --format onnx: expected a model without {}, got one with it: use --format hf",
+                                            longrope ? "rope_type longrope" : "llama_4_scaling_beta"));
 }
 
 }  // namespace
@@ -103,26 +114,29 @@ void add_gpt2(Graph& g) {
 
 void add_decoder(Graph& g) {
   const ModelConfig& c = g.config();
-  const DecoderStyle style = style_of(c);
-  const auto norm = [&](const Value& x, const std::string& name) { return rms_norm(g, x, name, c.norm_eps, style.gain_offset); };
+  const DecoderStyle& style = style_of(c);
+  refuse_rope(c);
+  const auto norm = [&](const Value& x, const std::string& name) {
+    return style.layer_norm ? layer_norm(g, x, name, c.norm_eps) : rms_norm(g, x, name, c.norm_eps, style.gain_offset);
+  };
+  const auto times = [&](const Value& x, double factor) { return factor == 1 ? x : g.node("Mul", {x, g.number(factor)}); };
   Positions positions(g);
   const std::string embedding = "model.embed_tokens.weight";
   Value x = g.node("Gather", {g.weight(embedding), positions.ids_N});
-  if (style.scaled_embedding) x = g.node("Mul", {x, g.number(std::sqrt(static_cast<double>(c.width)))});
+  x = times(x, style.scaled_embedding ? std::sqrt(static_cast<double>(c.width)) : c.embedding_multiplier);
   for (i64 layer = 0; layer < c.layers; ++layer) {
-    const std::string name = "model.layers." + std::to_string(layer), attention_name = name + ".self_attn";
-    if (!style.norm_after) {
-      x = add(g, x, decoder_attention(g, positions, norm(x, name + ".input_layernorm"), attention_name, layer));
-      x = add(g, x, decoder_feed_forward(g, norm(x, name + ".post_attention_layernorm"), name, layer));
-      continue;
-    }
-    const auto before = [&](const char* which) { return style.norm_before ? norm(x, name + which) : x; };
-    const Value attended = decoder_attention(g, positions, before(".input_layernorm"), attention_name, layer);
-    x = add(g, x, norm(attended, name + ".post_attention_layernorm"));
-    const Value fed = decoder_feed_forward(g, before(".pre_feedforward_layernorm"), name, layer);
-    x = add(g, x, norm(fed, name + ".post_feedforward_layernorm"));
+    const std::string name = "model.layers." + std::to_string(layer);
+    const auto norm_if = [&](const char* wanted, const Value& of) { return wanted ? norm(of, name + "." + wanted) : of; };
+    const auto attended = [&](const Value& y) { return decoder_attention(g, positions, y, name + ".self_attn", layer); };
+    const auto added = [&](const Value& of, const Value& more, const char* after) {
+      return add(g, of, times(norm_if(after, more), c.residual_multiplier));
+    };
+    const Value y = norm_if(style.norms.before_attention, x);
+    const Value h = added(x, attended(y), style.norms.after_attention);
+    const Value z = style.parallel ? y : norm_if(style.norms.before_mlp, h);
+    x = added(h, decoder_feed_forward(g, z, name, layer), style.norms.after_mlp);
   }
-  add_logits(g, positions, norm(x, "model.norm"), embedding);
+  add_logits(g, positions, times(norm(x, "model.norm"), c.logit_multiplier / c.logit_divisor), embedding);
 }
 
 }  // namespace spillway::models::onnx

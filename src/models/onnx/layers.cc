@@ -16,7 +16,9 @@ Value linear(Graph& g, const Value& x_NI, const std::string& name, bool inputs_f
 }
 
 Value layer_norm(Graph& g, const Value& x, const std::string& name, double eps) {
-  return g.node("LayerNormalization", {x, g.weight(name + ".weight"), g.weight(name + ".bias")}, {{"axis", i64{-1}}, {"epsilon", eps}});
+  std::vector<Value> inputs = {x, g.weight(name + ".weight")};
+  if (g.has_weight(name + ".bias")) inputs.push_back(g.weight(name + ".bias"));
+  return g.node("LayerNormalization", inputs, {{"axis", i64{-1}}, {"epsilon", eps}});
 }
 
 Value rms_norm(Graph& g, const Value& x, const std::string& name, double eps, double gain_offset) {

@@ -10,6 +10,7 @@ Value linear(Graph& graph, const Value& x_NI, const std::string& name, bool inpu
 /// Adds the product of x[N, I] and the transposed weight [O, I] of the parameter `name`. The result is [N, O].
 Value product(Graph& graph, const Value& x_NI, const std::string& weight_OI);
 
+/// Computes a layer norm with the bias NAME.bias if the model has one.
 Value layer_norm(Graph& graph, const Value& x, const std::string& name, double eps);
 /// Computes an RMS norm in f32. The gain is the weight plus `gain_offset`.
 Value rms_norm(Graph& graph, const Value& x, const std::string& name, double eps, double gain_offset);

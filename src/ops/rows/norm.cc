@@ -20,8 +20,9 @@ Tensor statistics_for(const Variable& x) { return empty({x.value.elems() / x.sha
 }  // namespace
 
 Variable layer_norm(const Variable& in, const Variable& gain, const Variable& bias, double eps) {
-  const Variable x = dense(in), gamma = dense(gain), beta = dense(bias);
+  const Variable x = dense(in), gamma = dense(gain);
   check("layer_norm", x, gamma);
+  const Variable beta = bias.value.defined() ? dense(bias) : Variable(zeros(gamma.shape(), x.dtype(), "no bias"));
   check("layer_norm", x, beta);
   const Tensor y = empty(x.shape(), x.dtype(), "layer norm"), statistics = statistics_for(x);
   kernels::norm(x.value, gamma.value, beta.value, eps, y, statistics);

@@ -8,7 +8,8 @@ namespace spillway::ops {
 
 using autograd::Variable;
 
-/// Returns (x - mean) / sqrt(var + eps) * gamma + beta with the biased variance, for x[..., C], gamma[C] and beta[C].
+/// Returns (x - mean) / sqrt(var + eps) * gamma + beta with the biased variance, for x[..., C], gamma[C] and beta[C]. There is no beta if
+/// it is undefined.
 Variable layer_norm(const Variable& x, const Variable& gamma, const Variable& beta, double eps);
 /// Returns x / sqrt(mean(x^2) + eps) * (gamma + gain_offset) (Zhang and Sennrich,
 /// arXiv:1910.07467). Gemma's gains lie around 0, so Gemma uses an offset of 1.

@@ -1,6 +1,7 @@
 #include "ops/sequence/rope.h"
 
 #include "base/error.h"
+#include "kernels/sequence/query_growth.h"
 #include "kernels/sequence/rope.h"
 #include "ops/dense.h"
 #include "ops/layout/shape.h"
@@ -48,6 +49,17 @@ Variable rope_interleaved(const Variable& x, const Tensor& positions, std::span<
   if (turned == 0) return x;
   if (turned == all[3]) return turn(x);
   return concat({turn(slice(x, 3, 0, turned)), slice(x, 3, turned, all[3])}, 3);
+}
+
+Variable grown(const Variable& in, const Tensor& places, double growth, i64 original) {
+  const Variable x = dense(in);
+  const Tensor positions = dense(places);
+  check("grown", x.shape(), positions.shape(), 0);
+  const Tensor y = empty(x.shape(), x.dtype(), "grown queries");
+  kernels::grow_queries(x.value, positions, growth, original, y);
+  Recorder r({x});
+  const auto kept_positions = r.save(positions);
+  return r.output(y, [=](Backward& b) { kernels::grow_queries(b.gradient(), b.saved(kept_positions), growth, original, b.target(0)); });
 }
 
 }  // namespace spillway::ops

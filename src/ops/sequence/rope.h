@@ -16,4 +16,8 @@ Variable rope(const Variable& x_BTHD, const Tensor& positions_BT, std::span<cons
 Variable rope_interleaved(const Variable& x_BTHD, const Tensor& positions_BT, std::span<const double> inverse_frequencies,
                           double attention_scaling = 1);
 
+/// Returns x[B, T, H, D] times 1 + growth * ln(1 + floor(position / original)), with positions_BT[b, t] in int32
+/// (kernels/sequence/query_growth.h).
+Variable grown(const Variable& x_BTHD, const Tensor& positions_BT, double growth, i64 original);
+
 }  // namespace spillway::ops

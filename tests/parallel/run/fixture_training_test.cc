@@ -42,7 +42,7 @@ struct Tolerance {
   double weight;    // absolute tolerance for a weight after ten steps
 };
 
-class Fixture : public testing::TestWithParam<std::tuple<const char*, DType, Tier>> {
+class Fixture : public testing::TestWithParam<std::tuple<std::string, DType, Tier>> {
  protected:
   const std::string name = std::get<0>(GetParam());
   const DType dtype = std::get<1>(GetParam());
@@ -111,9 +111,10 @@ TEST_P(Fixture, TenStepsAgree) {
 }
 
 std::string cell_name(const testing::TestParamInfo<Fixture::ParamType>& info) {
-  std::string name = std::string(std::get<0>(info.param)) + "_" + std::string(to_string(std::get<1>(info.param))) + "_" +
+  std::string name = std::get<0>(info.param) + "_" + std::string(to_string(std::get<1>(info.param))) + "_" +
                      std::string(to_string(std::get<2>(info.param)));
-  std::replace(name.begin(), name.end(), '-', '_');
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return c == '-' || c == '/'; }, '_');
   return name;
 }
 
@@ -126,6 +127,10 @@ INSTANTIATE_TEST_SUITE_P(Families, Fixture,
                                                           "gemma3-text-tiny", "phi3-tiny", "phi3-partial-tiny", "olmo2-tiny",
                                                           "qwen3-moe-tiny", "mixtral-tiny"),
                                           testing::Values(DType::f32, DType::f64), testing::Values(Tier::nvme)),
+                         cell_name);
+INSTANTIATE_TEST_SUITE_P(Folders, Fixture,
+                         testing::Combine(testing::ValuesIn(family_folders()), testing::Values(DType::f64),
+                                          testing::Values(Tier::device, Tier::nvme)),
                          cell_name);
 
 }  // namespace

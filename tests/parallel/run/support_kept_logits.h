@@ -17,8 +17,9 @@ inline nn::Sequential with_small_head(const models::ModelConfig& config, DType d
   whole.blocks.pop_back();
   for (auto& block : whole.blocks) model.push(std::move(block));
   nn::LayerNorm norm("transformer.ln_f", config.width, dtype, config.norm_eps);
-  model.push(std::make_unique<models::LanguageModelHead<nn::LayerNorm>>(
-      std::move(norm), weight, ops::LogitsMemory{.piece_bytes = kSmallHeadBytes, .kept_bytes = kSmallHeadBytes}));
+  models::LanguageModelHead<nn::LayerNorm>::Options options;
+  options.memory = {.piece_bytes = kSmallHeadBytes, .kept_bytes = kSmallHeadBytes};
+  model.push(std::make_unique<models::LanguageModelHead<nn::LayerNorm>>(std::move(norm), weight, options));
   return model;
 }
 

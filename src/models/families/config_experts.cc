@@ -1,10 +1,10 @@
-// Reads the mixture-of-experts part of config.json, as transformers' Qwen3MoeConfig and MixtralConfig do.
+// Reads and writes the mixture-of-experts part of config.json, as transformers' Qwen3MoeConfig and MixtralConfig do.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 
-#include "models/config_parts.h"
+#include "models/families/config_parts.h"
 
 namespace spillway::models {
 namespace {
@@ -41,27 +41,36 @@ std::vector<i64> read_dense_layers(const ConfigObject& object, i64 layers) {
 
 }  // namespace
 
-std::span<const std::string_view> expert_features() {
-  static constexpr std::array<std::string_view, 2> kKeys{"num_experts", "num_local_experts"};
-  return kKeys;
-}
-
-ExpertsConfig read_experts(const ConfigObject& object, const ModelConfig& config) {
-  const bool mixtral = config.family == Family::mixtral;
+ExpertsConfig read_experts(const ConfigObject& object, const ModelConfig& config, const ExpertDefaults& d) {
   ExpertsConfig experts;
-  experts.count = read_count(object, mixtral ? 8 : 128);
-  experts.chosen = object.whole("num_experts_per_tok", 1, experts.count, std::min<i64>(experts.count, mixtral ? 2 : 8));
+  experts.count = read_count(object, d.count);
+  experts.chosen = object.whole("num_experts_per_tok", 1, experts.count, std::min<i64>(experts.count, d.chosen));
   experts.balance = object.real("router_aux_loss_coef", 0, 1e6, 0.001);
   experts.evened_out = object.flag("output_router_logits", false);
   if (object.real("router_jitter_noise", 0, 1e6, 0) != 0) object.complain("router_jitter_noise", "0 (this feature is not supported)");
-  if (mixtral) {
-    experts.width = config.mlp_width;
-    return experts;
-  }
-  experts.width = object.whole("moe_intermediate_size", 1, kMaxMlpWidth, 768);
+  if (d.width == 0) return experts;
+  experts.width = object.whole("moe_intermediate_size", 1, kMaxMlpWidth, d.width);
   experts.normalised = object.flag("norm_topk_prob", false);
   experts.dense_layers = read_dense_layers(object, config.layers);
   return experts;
+}
+
+// The number of experts is written under both names: for Qwen, transformers 4 reads `num_experts` and transformers 5 `num_local_experts`.
+void write_experts(const ModelConfig& c, json& root) {
+  const ExpertsConfig& experts = *c.experts;
+  root["num_local_experts"] = experts.count;
+  root["num_experts_per_tok"] = experts.chosen;
+  root["router_aux_loss_coef"] = experts.balance;
+  root["output_router_logits"] = experts.evened_out;
+}
+
+void write_sparse_layers(const ModelConfig& c, json& root) {
+  const ExpertsConfig& experts = *c.experts;
+  root["num_experts"] = experts.count;
+  root["moe_intermediate_size"] = experts.width;
+  root["norm_topk_prob"] = experts.normalised;
+  root["decoder_sparse_step"] = 1;
+  root["mlp_only_layers"] = experts.dense_layers;
 }
 
 }  // namespace spillway::models

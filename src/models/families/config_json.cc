@@ -1,4 +1,4 @@
-#include "models/config_json.h"
+#include "models/families/config_json.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "models/config_parts.h"
+#include "models/families/config_parts.h"
 
 #include <fmt/format.h>
 
@@ -60,19 +60,56 @@ void refuse_features(const ConfigObject& object, std::span<const std::string_vie
   }
 }
 
-void read_tokens(const ConfigObject& object, ModelConfig& config, std::optional<i64> begin_default, std::optional<i64> end_default,
+void read_tokens(const ConfigObject& object, ModelConfig& config, std::optional<i64> begin_default, std::vector<i64> end_default,
                  std::optional<i64> pad_default) {
   config.begin_token = token(object, "bos_token_id", begin_default);
   config.pad_token = token(object, "pad_token_id", pad_default);
   const json* end = object.find("eos_token_id");
   if (!end || !end->is_array()) {
-    if (const auto id = token(object, "eos_token_id", end_default)) config.end_tokens = {*id};
+    if (!object.object().contains("eos_token_id")) {
+      config.end_tokens = std::move(end_default);
+    } else if (const auto id = token(object, "eos_token_id", {})) {
+      config.end_tokens = {*id};
+    }
     return;
   }
   for (const json& id : *end) {
     if (!id.is_number_integer() || id < 0 || id > kMaxToken) object.complain("eos_token_id", "one token id or a list of token ids");
     config.end_tokens.push_back(id.get<i64>());
   }
+}
+
+i64 window_of(const ConfigObject& object, std::optional<i64> otherwise) {
+  if (!object.object().contains("sliding_window")) return otherwise.value_or(0);
+  return object.has("sliding_window") ? object.whole("sliding_window", 1, kMaxPositions) : 0;
+}
+
+i64 window_period(const ConfigObject& object, i64 otherwise) {
+  const char* key = object.has("sliding_window_pattern") ? "sliding_window_pattern" : "_sliding_window_pattern";
+  return object.whole(key, 1, kMaxLayers, otherwise);
+}
+
+void read_windows(const ConfigObject& object, ModelConfig& config, i64 window, const std::function<bool(i64)>& rule) {
+  const json* types = object.find("layer_types");
+  const auto layers = static_cast<size_t>(config.layers);
+  if (types && (!types->is_array() || types->size() != layers))
+    object.complain("layer_types", fmt::format("a list with one entry for each of the {} layers", layers));
+  std::vector<bool> windowed(layers);
+  for (size_t i = 0; i < layers; ++i) {
+    windowed[i] = types ? (*types)[i] == "sliding_attention" : rule(static_cast<i64>(i));
+    if (types && !windowed[i] && (*types)[i] != "full_attention")
+      object.complain("layer_types", "full_attention or sliding_attention for each layer (no other kind is supported)");
+    if (types && windowed[i] && window == 0)
+      object.complain("sliding_window", "the size of the attention window, because layer_types contains sliding_attention");
+  }
+  if (window == 0 || std::ranges::find(windowed, true) == windowed.end()) return;
+  config.window = window;
+  config.windowed = std::move(windowed);
+}
+
+void write_windows(const ModelConfig& c, json& root) {
+  root["sliding_window"] = c.window > 0 ? json(c.window) : json(nullptr);
+  for (i64 i = 0; i < c.layers; ++i) root["layer_types"].push_back(c.is_windowed(i) ? "sliding_attention" : "full_attention");
 }
 
 void require_divisible(const ConfigObject& object, const char* key, i64 value, const char* by_key, i64 by) {

@@ -1,0 +1,17 @@
+// Names every family of decoders for the list in families.cc.
+#pragma once
+#include "models/families/family.h"
+
+namespace spillway::models {
+
+extern const DecoderFamily kLlama, kMistral, kMinistral3, kMixtral, kSeedOss;
+extern const DecoderFamily kQwen2, kQwen3, kQwen3Moe;
+extern const DecoderFamily kGemma2, kGemma3;
+extern const DecoderFamily kPhi3;
+extern const DecoderFamily kOlmo2, kOlmo3;
+extern const DecoderFamily kSmolLm3;
+extern const DecoderFamily kGranite;
+extern const DecoderFamily kGlm4;
+extern const DecoderFamily kCohere2;
+
+}  // namespace spillway::models

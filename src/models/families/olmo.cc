@@ -1,0 +1,36 @@
+// OLMo 2 (arXiv:2501.00656) and OLMo 3 (arXiv:2512.13961).
+#include "models/families/all.h"
+#include "models/families/config_parts.h"
+
+namespace spillway::models {
+namespace {
+
+constexpr DecoderStyle::Norms kOlmoNorms{.before_attention = nullptr,
+                                     .after_attention = "post_attention_layernorm",
+                                     .before_mlp = nullptr,
+                                     .after_mlp = "post_feedforward_layernorm"};
+
+void read_olmo3(const ConfigObject& object, ModelConfig& config) {
+  read_windows(object, config, window_of(object, 4096), [](i64 layer) { return (layer + 1) % 4 != 0; });
+}
+
+}  // namespace
+
+constinit const DecoderFamily kOlmo2{.family = Family::olmo2,
+                                     .type = "olmo2",
+                                     .architecture = "Olmo2ForCausalLM",
+                                     .defaults = {.norm_eps = 1e-5, .pad_token = 1, .end_tokens = {50279}},
+                                     .style = {.qk_norm = DecoderStyle::QkNorm::whole, .norms = kOlmoNorms},
+                                     .features = {"attention_bias"}};
+
+constinit const DecoderFamily kOlmo3{
+    .family = Family::olmo3,
+    .type = "olmo3",
+    .architecture = "Olmo3ForCausalLM",
+    .defaults = {.norm_eps = 1e-5, .theta = 5e5, .local_theta = 5e5, .pad_token = 1, .end_tokens = {50279}},
+    .style = {.qk_norm = DecoderStyle::QkNorm::whole, .norms = kOlmoNorms},
+    .features = {"attention_bias", "sliding_window", "layer_types"},
+    .read = read_olmo3,
+    .write = write_windows};
+
+}  // namespace spillway::models

@@ -1,0 +1,34 @@
+// Defines DecoderStyle: the ways in which a family of decoders differs from Llama that no key of config.json changes.
+#pragma once
+#include "models/families/model_config.h"
+
+namespace spillway::models {
+
+struct DecoderStyle {
+  enum class QkNorm { none, head, whole };  // the norm of queries and keys: of each head, or of the whole before the split into heads
+  QkNorm qk_norm = QkNorm::none;
+
+  /// The names of a block's norms, each a norm of the input or of the output of attention or MLP; null for a norm that the block lacks.
+  struct Norms {
+    const char *before_attention = "input_layernorm", *after_attention = nullptr;
+    const char *before_mlp = "post_attention_layernorm", *after_mlp = nullptr;
+  } norms;
+  bool parallel = false;          // whether attention and MLP read the same normed input, and the block adds both results at once
+  bool layer_norm = false;        // whether norms also subtract the mean (layer norms without bias) instead of RMS norms
+  double gain_offset = 0;         // the number that is added to the weights of the RMS norms
+  bool fused_qkv = false;         // whether one projection gives queries, keys and values
+  bool fused_gate = false;        // whether one projection gives the MLP's gate and up
+  bool gelu_gate = false;         // whether the MLP's gate is a GELU (tanh form) instead of a SiLU
+  bool scaled_embedding = false;  // whether the embedding is multiplied by the square root of the width
+  bool rope_pairs = false;        // whether rotary positions rotate neighbours (2i, 2i + 1) instead of elements half a head apart
+
+  /// The names of a mixture of experts and of an expert's projections.
+  struct ExpertNames {
+    const char *mixture = "mlp", *gate = "gate_proj", *up = "up_proj", *down = "down_proj";
+  } experts;
+};
+
+/// Returns the style of a decoder's family.
+const DecoderStyle& style_of(const ModelConfig& config);
+
+}  // namespace spillway::models

@@ -1,0 +1,131 @@
+"""Writes a tiny model of each family of decoders with its numbers: logits, loss, gradients and ten AdamW steps in float64.
+
+Needs torch, transformers and safetensors (made with torch 2.9.1, transformers 5.24.0); the tests need only the files. Run it here:
+
+  python make.py [NAME ...]
+"""
+import os
+import shutil
+import sys
+
+import torch
+import transformers
+from safetensors.torch import save_file
+
+# Model code that widens "to float32" would narrow here: every spelling of float32 means float64.
+FLOAT64 = torch.float64
+torch.float32 = torch.float = FLOAT64
+torch.Tensor.float = lambda self, *a, **k: self.to(FLOAT64)
+torch.set_default_dtype(FLOAT64)
+torch.set_num_threads(1)
+
+SIZES = dict(vocab_size=31, hidden_size=16, intermediate_size=20, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+             max_position_embeddings=64, bos_token_id=1, eos_token_id=2, pad_token_id=None, attention_dropout=0.0)
+STEPS, T = 10, 23
+TYPES = ["sliding_attention", "full_attention", "sliding_attention"]
+
+
+def rope(theta, **kw):
+    return {"rope_type": "default", "rope_theta": theta, **kw}
+
+
+def yarn(theta, original, **kw):
+    return {"rope_type": "yarn", "rope_theta": theta, "factor": 4.0, "original_max_position_embeddings": original, **kw}
+
+
+def longrope(original):
+    return {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0, 1.5], "long_factor": [2.0, 5.5],
+            "original_max_position_embeddings": original, "partial_rotary_factor": 0.5}
+
+
+# NAME: the configuration. Numbers that a model of random weights would leave at 1 or 0 are set to others.
+CONFIGS = {
+    "cohere2": lambda: transformers.Cohere2Config(**{**SIZES, "tie_word_embeddings": True}, sliding_window=6, layer_types=TYPES,
+                                                  logit_scale=0.3, layer_norm_eps=1e-3, rope_parameters=rope(10000.0)),
+    "glm4": lambda: transformers.Glm4Config(**SIZES, head_dim=8, attention_bias=True, rope_parameters=rope(10000.0, partial_rotary_factor=0.5)),
+    "granite": lambda: transformers.GraniteConfig(**SIZES, embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.3,
+                                                  logits_scaling=1.7, attention_bias=True, mlp_bias=True, rope_parameters=rope(10000.0)),
+    "ministral3": lambda: transformers.Ministral3Config(**SIZES, head_dim=6, rope_parameters=yarn(
+        10000.0, 8, mscale=1.0, mscale_all_dim=0.6, llama_4_scaling_beta=0.3, beta_fast=2.0, beta_slow=1.0)),
+    "olmo3": lambda: transformers.Olmo3Config(**SIZES, sliding_window=6, layer_types=TYPES, rope_parameters={
+        "full_attention": yarn(10000.0, 8, beta_fast=2.0, beta_slow=1.0), "sliding_attention": rope(10000.0)}),
+    "phi3-longrope": lambda: transformers.Phi3Config(**{**SIZES, "hidden_size": 32}, original_max_position_embeddings=16, resid_pdrop=0.0,
+                                                     embd_pdrop=0.0, sliding_window=None, rope_parameters=longrope(16)),
+    "phi3-shortrope": lambda: transformers.Phi3Config(**{**SIZES, "hidden_size": 32}, original_max_position_embeddings=32, resid_pdrop=0.0,
+                                                      embd_pdrop=0.0, sliding_window=7, tie_word_embeddings=True, rope_parameters=longrope(32)),
+    "seed-oss": lambda: transformers.SeedOssConfig(**SIZES, head_dim=6, attention_bias=True, attention_out_bias=True, mlp_bias=True,
+                                                   residual_dropout=0.0, rope_parameters=rope(10000.0)),
+    "smollm3": lambda: transformers.SmolLM3Config(**SIZES, no_rope_layers=[1, 0, 1], use_sliding_window=True, sliding_window=6,
+                                                  layer_types=["full_attention", "sliding_attention", "full_attention"],
+                                                  rope_parameters=rope(10000.0)),
+}
+
+
+def shifted(labels):
+    return torch.nn.functional.pad(labels[:, 1:], (0, 1), value=-100)
+
+
+def backward(model, ids, labels):
+    model.zero_grad(set_to_none=True)
+    out = model(input_ids=ids, labels=labels, use_cache=False)
+    out.loss.backward()
+    norm = torch.linalg.vector_norm(torch.cat([p.grad.flatten() for p in model.parameters()]))
+    return out.logits, out.loss, norm
+
+
+def named(model, prefix, value):
+    """The parameters' values under the names that the folder has for them."""
+    return {prefix + k: value(p) for k, p in model.named_parameters()}
+
+
+def steps(model, batches):
+    """The losses and gradient norms of ten AdamW steps, and the weights after them."""
+    decay = [p for p in model.parameters() if p.dim() >= 2]
+    others = [p for p in model.parameters() if p.dim() < 2]
+    optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}], lr=1e-3,
+                                  betas=(0.9, 0.95), eps=1e-8, foreach=False)
+    losses, norms = [], []
+    for ids in batches:
+        _, loss, _ = backward(model, ids, ids)
+        norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=False))
+        optimizer.step()
+        losses.append(loss.detach())
+    return {"train/loss": torch.stack(losses), "train/grad_norm": torch.stack(norms), **named(model, "train/final/", lambda p: p)}
+
+
+def write(name, config, seed):
+    config._attn_implementation = "eager"
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    g = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for key, p in sorted(model.named_parameters()):
+            r = torch.randn(p.shape, generator=g)
+            gain = p.dim() == 1 and not key.endswith("bias")
+            p.copy_((1.0 if gain else 0.0) + r * (0.3 if p.dim() >= 2 else 0.1))
+    model.eval()
+    shutil.rmtree(name, ignore_errors=True)
+    model.save_pretrained(name)
+    extra = os.path.join(name, "generation_config.json")
+    if os.path.exists(extra):
+        os.remove(extra)
+    vocabulary = config.get_text_config().vocab_size
+    ids = torch.randint(0, vocabulary, (2, T), generator=g)
+    masked = ids.clone()
+    masked[0, :4] = -100
+    masked[1, 7] = -100
+    batches = torch.randint(0, vocabulary, (STEPS, 2, T), generator=g)
+    o = {"input_ids": ids, "labels": ids.clone(), "targets": shifted(ids), "train/input_ids": batches}
+    o["masked/labels"], o["masked/targets"] = masked, shifted(masked)
+    _, o["masked/loss"], o["masked/grad_norm"] = backward(model, ids, masked)
+    o["logits"], o["loss"], o["grad_norm"] = backward(model, ids, ids)
+    o.update(named(model, "grad/", lambda p: p.grad.clone()))
+    o.update(steps(model, batches))
+    save_file({k: v.detach().clone().contiguous() for k, v in o.items()}, os.path.join(name, "reference_f64.safetensors"))
+    print(f"{name}: loss {o['loss']:.6f}, {o['train/loss'][0]:.4f} to {o['train/loss'][-1]:.4f}")
+
+
+if __name__ == "__main__":
+    os.chdir(os.path.dirname(os.path.abspath(__file__)))
+    for number, (name, config) in enumerate(sorted(CONFIGS.items())):
+        if name in sys.argv[1:] or len(sys.argv) == 1:
+            write(name, config(), 100 + sum(map(ord, name)))
