@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+
 #include "base/error.h"
 #include "data/safetensors/folder_checksums.h"
 #include "models/families/config_parts.h"
@@ -47,6 +50,42 @@ ModelConfig parse_gpt2(const ConfigObject& object) {
   return config;
 }
 
+// Models of several parts whose language model, in `text_config`, is of a known family. The folder's other tensors are left as they are.
+struct Whole {
+  std::string_view type;
+  const char* text_type;  // the type of the language model if text_config does not name it
+  bool tied;              // the default of the outer tie_word_embeddings, which governs
+};
+constexpr std::array<Whole, 2> kWholes{{{"gemma3", "gemma3_text", true}, {"mistral3", "mistral", true}}};
+
+const Whole* find_whole(std::string_view type) {
+  const auto* found = std::ranges::find(kWholes, type, &Whole::type);
+  return found == kWholes.end() ? nullptr : found;
+}
+
+std::string whole_types() {
+  std::string all;
+  for (const Whole& whole : kWholes) all += ", " + std::string(whole.type);
+  return all;
+}
+
+[[noreturn]] void refuse_type(const ConfigObject& object) {
+  object.complain("model_type",
+                  fmt::format("one of the supported model types: gpt2, {}{}, {}{}", decoder_types(), whole_types(), image_types(),
+                              object.has("auto_map") ? " (the Python code that `auto_map` names is never run)" : ""));
+}
+
+ModelConfig parse_text_part(const Whole& whole, const ConfigObject& object, const std::string& file) {
+  const json* part = object.find("text_config");
+  if (!part || !part->is_object()) object.complain("text_config", "an object, the configuration of the language model");
+  json text = *part;
+  text["tie_word_embeddings"] = object.flag("tie_word_embeddings", whole.tied);
+  const ConfigObject inner(text, file, "text_config.");
+  const DecoderFamily* family = find_decoder(inner.text("model_type", whole.text_type));
+  if (!family) inner.complain("model_type", "one of the supported language models: " + decoder_types());
+  return read_decoder(*family, inner);
+}
+
 }  // namespace
 
 ModelConfig parse_config(std::string_view text, const std::string& file) {
@@ -56,11 +95,11 @@ ModelConfig parse_config(std::string_view text, const std::string& file) {
   if (type == "gpt2") return parse_gpt2(object);
   if (const auto family = image_family(type)) return parse_image_model(*family, object);
   if (const DecoderFamily* family = find_decoder(type)) return read_decoder(*family, object);
-  object.complain("model_type", fmt::format("one of the supported model types: gpt2, {}, {}{}", decoder_types(), image_types(),
-                                            object.has("auto_map") ? " (the Python code that `auto_map` names is never run)" : ""));
+  if (const Whole* whole = find_whole(type)) return parse_text_part(*whole, object, file);
+  refuse_type(object);
 }
 
-ModelConfig read_config(const std::filesystem::path& folder) {
+std::string config_text(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "config.json";
   std::error_code error;
   const auto bytes = std::filesystem::file_size(path, error);
@@ -75,8 +114,18 @@ ModelConfig read_config(const std::filesystem::path& folder) {
             "[config] {}: expected a config.json of at most 16 MiB, got {} bytes: check that this file is the model's configuration",
             path.string(), bytes));
   }
-  const std::string text = data::read_checked_text(data::FolderChecksums::of(folder), path);
-  return parse_config(text, path.string());
+  return data::read_checked_text(data::FolderChecksums::of(folder), path);
+}
+
+ModelConfig read_config(const std::filesystem::path& folder) {
+  return parse_config(config_text(folder), (folder / "config.json").string());
+}
+
+std::string type_of_whole(const std::filesystem::path& folder) {
+  const std::string file = (folder / "config.json").string();
+  const json root = parse_object(config_text(folder), file, "config");
+  const std::string type = ConfigObject(root, file).text("model_type");
+  return find_whole(type) ? type : "";
 }
 
 }  // namespace spillway::models

@@ -13,10 +13,16 @@ namespace spillway::models {
 /// Throws Error(usage) if images are too small for the model.
 void check_image_side(const ModelConfig& config);
 
-/// Parses the text of a config.json. Throws Error(data) "[config] FILE: `KEY`: expected …, got …"; `file` is used in the message only.
+/// Parses the text of a config.json. For a model of several parts, such as an image encoder and a language model, returns the configuration
+/// of its language model. Throws Error(data) "[config] FILE: `KEY`: expected …, got …"; `file` is used in the message only.
 ModelConfig parse_config(std::string_view json, const std::string& file);
 /// Reads config.json in `folder`. Throws Error(data), also when the file is missing.
 ModelConfig read_config(const std::filesystem::path& folder);
+/// Returns the text of config.json in `folder`, verified by the folder's checksums if it has any. Throws Error(data).
+std::string config_text(const std::filesystem::path& folder);
+/// Returns the `model_type` of the model of several parts that config.json in `folder` describes, or "" if it describes another model.
+/// Throws Error(data) as read_config() does.
+std::string type_of_whole(const std::filesystem::path& folder);
 /// Returns a config.json that transformers can load and from which parse_config reads an
 /// equal configuration. `weights` is the element type of the weights stored beside it.
 std::string to_json(const ModelConfig& config, DType weights = DType::f32);

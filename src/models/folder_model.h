@@ -11,6 +11,7 @@ namespace spillway::models {
 
 struct FolderModel {
   ModelConfig config;
+  std::string whole;  // the `model_type` of a model of several parts, whose language model `config` is; otherwise empty
   /// Sentences that tell the user what was corrected, renamed or left out in the folder's configuration and weights. Usually the list is
   /// empty.
   std::vector<std::string> notes;

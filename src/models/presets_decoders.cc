@@ -51,11 +51,28 @@ constexpr std::array<Size, 24> kSizes{{
     {"olmo2-13b", Family::olmo2, 40, 5120, 40, 40, 128, 13824, 100352, 4096, false, 1e-6, 5e5, 0, 100257},
 }};
 
-constexpr auto kNames = [] {
-  std::array<std::string_view, kSizes.size()> names;
-  std::ranges::transform(kSizes, names.begin(), &Size::name);
-  return names;
-}();
+const std::vector<std::string_view>& names() {
+  static const std::vector<std::string_view> all = [] {
+    std::vector<std::string_view> list;
+    for (const Size& size : kSizes) list.push_back(size.name);
+    for (const DecoderFamily* family : decoder_families()) {
+      for (const DecoderPreset& preset : family->presets) list.push_back(preset.name);
+    }
+    return list;
+  }();
+  return all;
+}
+
+std::optional<ModelConfig> preset_of_family(std::string_view name) {
+  for (const DecoderFamily* family : decoder_families()) {
+    const auto found = std::ranges::find(family->presets, name, &DecoderPreset::name);
+    if (found == family->presets.end()) continue;
+    const std::string file = "preset " + std::string(name);
+    const nlohmann::json config = parse_object(found->config, file, "preset");
+    return read_decoder(*family, ConfigObject(config, file));
+  }
+  return {};
+}
 
 bool is_windowed(Family family, i64 layer) {
   if (family == Family::gemma2) return layer % 2 == 0;
@@ -64,11 +81,11 @@ bool is_windowed(Family family, i64 layer) {
 
 }  // namespace
 
-std::span<const std::string_view> decoder_preset_names() { return kNames; }
+std::span<const std::string_view> decoder_preset_names() { return names(); }
 
 std::optional<ModelConfig> decoder_preset(std::string_view name) {
   const auto size = std::ranges::find(kSizes, name, &Size::name);
-  if (size == kSizes.end()) return {};
+  if (size == kSizes.end()) return preset_of_family(name);
   ModelConfig c;
   c.family = size->family;
   c.layers = size->layers, c.width = size->width, c.heads = size->heads, c.kv_heads = size->kv_heads, c.head_dim = size->head_dim;

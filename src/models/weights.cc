@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "base/error.h"
@@ -33,6 +34,14 @@ std::string bare(const std::string& parameter) { return parameter.substr(paramet
 // Returns true if the parameter belongs to the base model and so has a name without prefix.
 // For other parameters bare() would be wrong: "lm_head.weight" would become "weight".
 bool has_bare_form(const std::string& parameter) { return parameter.starts_with("transformer.") || parameter.starts_with("model."); }
+
+// The forms of a parameter's name where the language model is a part of a larger model: as transformers 5 saves it, whose head lies outside
+// of the part, and as published before.
+std::array<std::string, 2> names_in_a_whole(const std::string& parameter) {
+  return {parameter.starts_with("model.") ? "model.language_model." + bare(parameter) : parameter, "language_model." + parameter};
+}
+
+constexpr std::string_view kTextPart = "language_model.";
 
 std::string first_five(const Names& names) {
   const size_t shown = std::min<size_t>(5, names.size());
@@ -125,7 +134,10 @@ FolderWeights::FolderWeights(const nn::Sequential& model, const std::filesystem:
     }
     names_.emplace(name, found);
   }
-  if (std::ranges::any_of(model.parameters, [&](const auto& p) { return is_tied(model, *p); })) left_over.erase(kHeadName);
+  others_.assign(left_over.begin(), left_over.end());
+  const bool part = std::ranges::any_of(names_, [](const auto& name) { return name.second.find(kTextPart) != std::string::npos; });
+  if (part) std::erase_if(left_over, [](const std::string& name) { return name.find(kTextPart) == std::string::npos; });
+  if (std::ranges::any_of(model.parameters, [&](const auto& p) { return is_tied(model, *p); })) left_over.erase(head_name());
   std::erase_if(left_over, is_known_buffer);
   if (!model.reads_images()) std::erase_if(left_over, is_of_no_module);
   refuse_if_any(folder, "these parameters of the model in config.json are missing", missing,
@@ -139,19 +151,29 @@ FolderWeights::FolderWeights(const nn::Sequential& model, const std::filesystem:
 
 std::string FolderWeights::found_name(const nn::Sequential& model, const nn::Parameter& parameter) const {
   const std::string& name = parameter.name;
-  if (tensors_.find(name) != nullptr || !has_bare_form(name)) return name;
-  if (tensors_.find(bare(name)) == nullptr && is_tied(model, parameter) && tensors_.find(kHeadName) != nullptr) return kHeadName;
+  if (tensors_.find(name) != nullptr) return name;
+  for (const std::string& in_a_whole : names_in_a_whole(name)) {
+    if (tensors_.find(in_a_whole) != nullptr) return in_a_whole;
+  }
+  if (!has_bare_form(name)) return name;
+  if (tensors_.find(bare(name)) == nullptr && is_tied(model, parameter) && tensors_.find(head_name()) != nullptr) return head_name();
   return bare(name);
 }
 
+std::string FolderWeights::head_name() const {
+  const std::string published = std::string(kTextPart) + kHeadName;
+  return tensors_.find(published) != nullptr ? published : kHeadName;
+}
+
 void FolderWeights::check_tied_head(const nn::Sequential& model, const std::filesystem::path& folder) const {
-  if (tensors_.find(kHeadName) == nullptr) return;
+  const std::string head = head_name();
+  if (tensors_.find(head) == nullptr) return;
   for (const auto& parameter : model.parameters) {
-    if (!is_tied(model, *parameter) || names_.at(parameter->name) == kHeadName) continue;
-    if (holds_equal(tensors_, names_.at(parameter->name), kHeadName)) continue;
+    if (!is_tied(model, *parameter) || names_.at(parameter->name) == head) continue;
+    if (holds_equal(tensors_, names_.at(parameter->name), head)) continue;
     throw Error(ErrorCode::data, fmt::format("[weights] {}: expected {} to equal {}, because config.json sets tie_word_embeddings, got "
                                              "other values: set \"tie_word_embeddings\": false to keep both",
-                                             folder.string(), kHeadName, names_.at(parameter->name)));
+                                             folder.string(), head, names_.at(parameter->name)));
   }
 }
 

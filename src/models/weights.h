@@ -49,6 +49,7 @@ std::string left_out_note(const std::filesystem::path& folder, const std::vector
 /// the base model without the first part ("transformer.", "model.") are accepted too. Some tensors are ignored: GPT-2's mask
 /// buffers, Llama's rotary buffers, batch norm's num_batches_tracked, the tensors that left_out_note() names, and, if the head is
 /// tied, an lm_head.weight that equals the embedding. If the folder has no embedding, a tied head's lm_head.weight is used for it.
+/// The language model of a model of several parts has names with "language_model." in them; the tensors of the other parts are ignored.
 class FolderWeights final : public WeightSource {
  public:
   /// Opens the folder. Throws an Error(data) that names up to five tensors when a parameter is missing, has
@@ -63,13 +64,18 @@ class FolderWeights final : public WeightSource {
   const std::string& stored_name(const nn::Parameter& parameter) const { return tensors_.find(names_.at(parameter.name))->name; }
   /// Returns the element type that the parameter has in the folder.
   DType stored_dtype(const nn::Parameter& parameter) const;
+  /// Returns the names of the folder's tensors that belong to none of the model's parameters, sorted.
+  const std::vector<std::string>& others() const { return others_; }
+  const data::WeightFolder& tensors() const { return tensors_; }
 
  private:
   std::string found_name(const nn::Sequential& model, const nn::Parameter& parameter) const;
+  std::string head_name() const;
   const std::string& name_of(const nn::Parameter& parameter) const;
   void check_tied_head(const nn::Sequential& model, const std::filesystem::path& folder) const;
 
   data::WeightFolder tensors_;
+  std::vector<std::string> others_;
   std::map<std::string, std::string> names_;  // maps a parameter's name to its tensor's name in the folder, without wrapper prefixes
 };
 

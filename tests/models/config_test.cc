@@ -292,7 +292,9 @@ const char* kOthers =
 INSTANTIATE_TEST_SUITE_P(
     Others, HostileConfig,
     ::testing::Values(
-        Hostile{kOthers, R"({"model_type": "gemma3"})", "model_type", "gemma3_text"},
+        Hostile{kOthers, R"({"model_type": "gemma3"})", "text_config", "an object"},
+        Hostile{kOthers, R"({"model_type": "gemma3", "text_config": {"model_type": "t5"}})", "text_config.model_type", "gemma3_text"},
+        Hostile{kOthers, R"({"model_type": "mistral3", "text_config": {"hidden_size": 8}})", "text_config.num_hidden_layers", "whole number"},
         Hostile{kOthers, R"({"hidden_activation": "gelu"})", "hidden_activation", "gelu_pytorch_tanh"},
         Hostile{kOthers, R"({"attn_logit_softcapping": 0})", "attn_logit_softcapping", "above 0"},
         Hostile{kOthers, R"({"final_logit_softcapping": "30"})", "final_logit_softcapping", "a number"},

@@ -51,6 +51,20 @@ TEST(Presets, HaveThePublishedParameterCounts) {
   EXPECT_EQ(parameters("olmo2-1b"), 1'484'916'736);
   EXPECT_EQ(parameters("olmo2-7b"), 7'298'617'344);
   EXPECT_EQ(parameters("olmo2-13b"), 13'716'198'400);
+  EXPECT_EQ(parameters("command-r7b"), 8'028'033'024);
+  EXPECT_EQ(parameters("command-a"), 111'057'580'032);
+  EXPECT_EQ(parameters("glm4-9b"), 9'400'279'040);
+  EXPECT_EQ(parameters("glm4-32b"), 32'566'081'536);
+  EXPECT_EQ(parameters("granite3.3-2b"), 2'533'539'840);
+  EXPECT_EQ(parameters("granite3.3-8b"), 8'170'864'640);
+  EXPECT_EQ(parameters("ministral3-3b"), 3'429'006'336);
+  EXPECT_EQ(parameters("ministral3-8b"), 8'489'553'920);
+  EXPECT_EQ(parameters("ministral3-14b"), 13'506'073'600);
+  EXPECT_EQ(parameters("seed-oss-36b"), 36'151'104'512);
+  EXPECT_EQ(parameters("olmo3-7b"), 7'298'011'136);
+  EXPECT_EQ(parameters("olmo3-32b"), 32'233'522'176);
+  EXPECT_EQ(parameters("phi4-mini"), 3'836'021'760);
+  EXPECT_EQ(parameters("smollm3-3b"), 3'075'098'624);
 }
 
 // The expected counts are those of torchvision; of ResNet-20 with convolutions in two

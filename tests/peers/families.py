@@ -99,10 +99,43 @@ def random_config(family, rng):
                                        partial_rotary_factor=rng.choice([1.0, 0.5]))
     if family == "olmo2":
         return transformers.Olmo2Config(**common, attention_bias=rng.random() < 0.5, **ropes)
+    types = [rng.choice(["sliding_attention", "full_attention"]) for _ in range(common["num_hidden_layers"])]
+    if family == "olmo3":
+        full = ropes.get("rope_parameters", {"rope_type": "default", "rope_theta": 10000.0})
+        return transformers.Olmo3Config(**common, sliding_window=window or 6, layer_types=types, attention_bias=rng.random() < 0.5, rope_parameters={
+            "full_attention": full, "sliding_attention": {"rope_type": "default", "rope_theta": 5000.0}})
+    if family == "smollm3":
+        return transformers.SmolLM3Config(**common, no_rope_layers=[rng.choice([0, 1]) for _ in types], use_sliding_window=window is not None,
+                                          sliding_window=window, layer_types=types if window else None, attention_bias=rng.random() < 0.5,
+                                          mlp_bias=rng.random() < 0.5, **ropes)
+    if family == "ministral3":
+        return transformers.Ministral3Config(**wide, sliding_window=window, rope_parameters={
+            "rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 8, "mscale": 1.0,
+            "mscale_all_dim": rng.choice([0.0, 1.0, 0.5]), "llama_4_scaling_beta": rng.choice([0.1, 0.4])})
+    if family == "seed_oss":
+        return transformers.SeedOssConfig(**wide, attention_bias=rng.random() < 0.5, attention_out_bias=rng.random() < 0.5,
+                                          mlp_bias=rng.random() < 0.5, residual_dropout=0.0, **ropes)
+    if family == "granite":
+        return transformers.GraniteConfig(**common, attention_bias=rng.random() < 0.5, mlp_bias=rng.random() < 0.5, embedding_multiplier=rng.choice([1.0, 6.0]),
+                                          residual_multiplier=rng.choice([1.0, 0.22]), attention_multiplier=rng.choice([0.125, 0.3]),
+                                          logits_scaling=rng.choice([1.0, 3.0]), **ropes)
+    if family == "glm4":
+        return transformers.Glm4Config(**dict(common, head_dim=8), attention_bias=rng.random() < 0.5, rope_parameters={
+            "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": rng.choice([0.5, 1.0])})
+    if family == "cohere2":
+        named = {k: v for k, v in common.items() if k != "rms_norm_eps"}
+        return transformers.Cohere2Config(**named, layer_norm_eps=common["rms_norm_eps"], sliding_window=window or 6, layer_types=types,
+                                          logit_scale=rng.choice([0.25, 1.0]), attention_bias=rng.random() < 0.5, **ropes)
+    if family == "longrope":
+        original = rng.choice([16, 40])  # a row of 24 is longer than one and not than the other
+        return transformers.Phi3Config(**dict(common, hidden_size=heads * 8), sliding_window=window, original_max_position_embeddings=original, rope_parameters={
+            "rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": 0.5, "short_factor": [1.0, 1.3],
+            "long_factor": [2.0, 5.0], "original_max_position_embeddings": original})
     raise ValueError(family)
 
 
-FAMILIES = ["llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "mixtral", "gemma2", "gemma3_text", "phi3", "olmo2"]
+FAMILIES = ["llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "mixtral", "gemma2", "gemma3_text", "phi3", "olmo2",
+            "olmo3", "smollm3", "ministral3", "seed_oss", "granite", "glm4", "cohere2", "longrope"]
 
 
 def losses_of(model, windows, trained):

@@ -28,6 +28,7 @@ from families import FAMILIES, VOCABULARY, random_config, randomize
 from torchvision_models import MODELS
 
 ROWS, T, FIRST, CLASSES = 3, 20, 13, 4
+REFUSED = ("ministral3", "longrope")  # their rotary positions depend on the length of a row
 CLOSE = {"fp32": 2e-5, "fp16": 1e-2}
 
 
@@ -170,7 +171,7 @@ def main():
     transformers.utils.logging.set_verbosity_error()
     torch.set_num_threads(2)
     holds = True
-    checks = [(check_family, family, seed) for seed in seeds for family in ["gpt2", *FAMILIES]]
+    checks = [(check_family, family, seed) for seed in seeds for family in ["gpt2", *(f for f in FAMILIES if f not in REFUSED)]]
     checks += [(check_adapters,)] + [(check_images, name) for name in IMAGES]
     for check, *given in checks:
         with tempfile.TemporaryDirectory() as folder:

@@ -55,6 +55,22 @@ models::ExportResult write_gguf(const ModelSource& source, const models::PlainMo
   return {written.tensors, 1};
 }
 
+// Returns the folder from which an export copies the parts that are not the language model, if there are any.
+std::optional<std::filesystem::path> whole_of(const ModelSource& source, Console& console) {
+  if (!source.whole || std::filesystem::exists(*source.whole / "config.json")) return source.whole;
+  console.log(fmt::format("export: {} is no longer there, so the language model is exported without the other parts of its model",
+                          source.whole->string()));
+  return {};
+}
+
+// Copies the settings of image and video processors, which belong to the parts that are not the language model.
+void copy_processors(const ModelSource& source, const std::filesystem::path& to) {
+  if (!source.whole) return;
+  for (const char* name : {"preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json"}) {
+    if (std::filesystem::is_regular_file(*source.whole / name)) std::filesystem::copy_file(*source.whole / name, to / name);
+  }
+}
+
 // Returns the line of code or the command that loads the exported files.
 std::string loading_line(const models::ModelConfig& config, bool adapter, const ExportConfig& asked) {
   if (asked.format == "gguf") return "in llama.cpp: llama-cli -m " + shell_word((std::filesystem::path(asked.out) / "model.gguf").string());
@@ -94,10 +110,11 @@ int run_export(const ExportConfig& config, Console& console) {
     const models::PlainModel model(source.config, *source.folder, source.adapter, averages);
     if (config.format == "gguf") return write_gguf(source, model, folder.path(), config.dtype, console);
     if (config.format == "onnx") return models::export_onnx(model, folder.path(), config.dtype);
-    return models::export_folder(model, folder.path(), config.dtype, config.max_shard_size_bytes);
+    return models::export_folder(model, folder.path(), config.dtype, config.max_shard_size_bytes, whole_of(source, console));
   }();
   if (config.format != "gguf") {  // a GGUF file contains the tokenizer itself
     for (const auto& [name, text] : model_files(source, tokenizer_folder(source))) folder.write_text(name, text);
+    if (config.format == "hf" && !adapter) copy_processors(source, folder.path());
     if (reads_bytes(source)) {
       const data::TrainedTokenizer bytes = data::byte_tokenizer_files();
       folder.write_text("tokenizer.json", bytes.tokenizer_json);

@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
+#include "base/units.h"
 #include "data/files/file.h"
 #include "models/export/weight_bytes.h"
 #include "models/lora.h"
@@ -12,40 +16,83 @@
 namespace spillway::models {
 namespace {
 
-void write_shard(const std::filesystem::path& path, const std::vector<std::pair<const nn::Parameter*, DType>>& members,
-                 const WeightSource& source) {
-  std::vector<data::TensorInfo> tensors;
-  for (const auto& [p, dtype] : members) {
-    data::TensorInfo info;
-    info.name = is_adapter(*p) ? peft_name(*p) : p->name;
-    info.dtype = dtype;
-    info.shape = p->shape;
-    tensors.push_back(info);
+// A tensor of the export: a parameter of the model, or a tensor that is copied unchanged from another folder.
+struct Member {
+  data::TensorInfo info;
+  const nn::Parameter* parameter = nullptr;
+  const data::WeightFolder* copied = nullptr;
+};
+
+Member of_parameter(const nn::Parameter& p, std::string name, DType dtype) {
+  Member member;
+  member.info.name = std::move(name), member.info.dtype = dtype, member.info.shape = p.shape;
+  member.parameter = &p;
+  return member;
+}
+
+void copy_tensor(const Member& member, const std::function<void(i64 offset, std::span<const std::byte>)>& write) {
+  const i64 width = size_of(member.info.dtype), bytes = member.info.bytes();
+  std::vector<std::byte> piece(static_cast<size_t>(std::min<i64>(bytes, kMiB)));
+  for (i64 at = 0; at < bytes; at += std::ssize(piece)) {
+    const auto part = std::span(piece).first(static_cast<size_t>(std::min<i64>(bytes - at, std::ssize(piece))));
+    member.copied->read_as(member.info.name, at / width, member.info.dtype, part);
+    write(at, part);
   }
+}
+
+void write_shard(const std::filesystem::path& path, const std::vector<Member>& members, const WeightSource& source) {
+  std::vector<data::TensorInfo> tensors;
+  for (const Member& member : members) tensors.push_back(member.info);
   data::SafetensorsWriter writer(path, tensors, {{"format", "pt"}});
   for (size_t n = 0; n < members.size(); ++n) {
-    const data::TensorInfo& tensor = writer.tensors()[n];
-    write_bytes(source, *members[n].first, members[n].second,
-                [&](i64 offset, std::span<const std::byte> bytes) { writer.write(tensor, offset, bytes); });
+    const Member& member = members[n];
+    const auto write = [&](i64 offset, std::span<const std::byte> bytes) { writer.write(writer.tensors()[n], offset, bytes); };
+    member.parameter ? write_bytes(source, *member.parameter, member.info.dtype, write) : copy_tensor(member, write);
   }
   writer.finish();
+}
+
+// Returns the tensors of `whole` that are none of the model's.
+std::vector<Member> copied_members(const FolderWeights& whole, const std::filesystem::path& folder) {
+  std::vector<Member> members;
+  for (const std::string& name : whole.others()) {
+    Member member;
+    member.info = *whole.tensors().find(name);
+    if (!member.info.foreign.empty()) {
+      throw Error(ErrorCode::data, fmt::format("[export] {}: expected tensors of types that can be copied, got {} of type {}",
+                                               folder.string(), name, member.info.foreign));
+    }
+    member.info.name = name;
+    member.copied = &whole.tensors();
+    members.push_back(std::move(member));
+  }
+  return members;
 }
 
 }  // namespace
 
 ExportResult export_folder(const PlainModel& plain, const std::filesystem::path& to, const std::optional<std::string>& dtype,
-                           i64 max_shard_bytes) {
-  std::vector<std::vector<std::pair<const nn::Parameter*, DType>>> shards(1);
-  DType last = DType::f32;
-  i64 filled = 0, total = 0;
+                           i64 max_shard_bytes, const std::optional<std::filesystem::path>& whole_folder) {
+  std::optional<FolderWeights> whole;
+  if (whole_folder) whole.emplace(plain.model(), *whole_folder);
+  std::vector<Member> members;
   for (const auto& p : plain.model().parameters) {
-    last = dtype ? exported_dtype(*dtype) : plain.stored_dtype(*p);
-    const i64 bytes = p->elems() * size_of(last);
+    const DType wanted = dtype ? exported_dtype(*dtype) : plain.stored_dtype(*p);
+    members.push_back(of_parameter(*p, whole ? whole->stored_name(*p) : p->name, wanted));
+  }
+  const DType last = members.back().info.dtype;
+  if (whole) {
+    for (Member& member : copied_members(*whole, *whole_folder)) members.push_back(std::move(member));
+  }
+  std::vector<std::vector<Member>> shards(1);
+  i64 filled = 0, total = 0;
+  for (Member& member : members) {
+    const i64 bytes = member.info.bytes();
     if (filled > 0 && filled + bytes > max_shard_bytes) {
       shards.emplace_back();
       filled = 0;
     }
-    shards.back().emplace_back(p.get(), last);
+    shards.back().push_back(std::move(member));
     filled += bytes;
     total += bytes;
   }
@@ -54,11 +101,11 @@ ExportResult export_folder(const PlainModel& plain, const std::filesystem::path&
     const std::string name =
         shards.size() == 1 ? "model.safetensors" : fmt::format("model-{:05}-of-{:05}.safetensors", s + 1, shards.size());
     write_shard(to / name, shards[s], plain.weights());
-    for (const auto& [p, t] : shards[s]) index["weight_map"][p->name] = name;
+    for (const Member& member : shards[s]) index["weight_map"][member.info.name] = name;
   }
   if (shards.size() > 1) data::write_text(to / "model.safetensors.index.json", index.dump(2) + "\n");
-  data::write_text(to / "config.json", to_json(plain.config(), last));
-  return {static_cast<i64>(plain.model().parameters.size()), static_cast<i64>(shards.size())};
+  data::write_text(to / "config.json", whole ? config_text(*whole_folder) : to_json(plain.config(), last));
+  return {std::ssize(members), std::ssize(shards)};
 }
 
 ExportResult export_adapter(const ModelConfig& config, const std::filesystem::path& adapter, const std::string& base,
@@ -68,9 +115,9 @@ ExportResult export_adapter(const ModelConfig& config, const std::filesystem::pa
   const AdapterFolder stored(model, adapter);
   std::unique_ptr<WeightSource> source = std::make_unique<AdapterFolder>(model, adapter);
   if (averages) source = std::make_unique<AveragedWeights>(model, std::move(source), *averages);
-  std::vector<std::pair<const nn::Parameter*, DType>> members;
+  std::vector<Member> members;
   for (const auto& p : model.parameters) {
-    if (is_adapter(*p)) members.emplace_back(p.get(), dtype ? exported_dtype(*dtype) : stored.stored_dtype(*p));
+    if (is_adapter(*p)) members.push_back(of_parameter(*p, peft_name(*p), dtype ? exported_dtype(*dtype) : stored.stored_dtype(*p)));
   }
   write_shard(to / kAdapterName, members, *source);
   data::write_text(to / kAdapterConfigName, adapter_json(config, adapted_modules(model), base));

@@ -22,6 +22,14 @@ void write_cohere2(const ModelConfig& c, nlohmann::json& root) {
   root["logit_scale"] = c.logit_multiplier;
 }
 
+constexpr DecoderPreset kCohere2Presets[] = {
+    {"command-r7b",
+     R"({"num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
+           "intermediate_size": 14336, "vocab_size": 256000, "max_position_embeddings": 132096, "rope_theta": 5e4, "logit_scale": 0.25})"},
+    {"command-a",
+     R"({"num_hidden_layers": 64, "hidden_size": 12288, "num_attention_heads": 96, "num_key_value_heads": 8,
+           "intermediate_size": 36864, "vocab_size": 256000, "max_position_embeddings": 131072, "rope_theta": 5e4, "logit_scale": 0.25})"}};
+
 }  // namespace
 
 constinit const DecoderFamily kCohere2{
@@ -35,6 +43,7 @@ constinit const DecoderFamily kCohere2{
               .rope_pairs = true},
     .features = {"attention_bias", "sliding_window", "layer_types"},
     .read = read_cohere2,
-    .write = write_cohere2};
+    .write = write_cohere2,
+    .presets = kCohere2Presets};
 
 }  // namespace spillway::models

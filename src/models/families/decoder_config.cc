@@ -37,7 +37,7 @@ void read_sizes(const DecoderFamily& family, const ConfigObject& object, ModelCo
   const DecoderDefaults& d = family.defaults;
   config.layers = object.whole("num_hidden_layers", 1, kMaxLayers);
   config.width = object.whole("hidden_size", 1, kMaxWidth);
-  config.heads = object.whole("num_attention_heads", 1, kMaxWidth);
+  config.heads = object.whole("num_attention_heads", 1, kMaxWidth, d.heads);
   if (!d.head_dim && !object.has("head_dim")) require_divisible(object, "hidden_size", config.width, "num_attention_heads", config.heads);
   config.kv_heads = object.whole("num_key_value_heads", 1, config.heads, std::min(config.heads, d.kv_heads.value_or(config.heads)));
   require_divisible(object, "num_attention_heads", config.heads, "num_key_value_heads", config.kv_heads);
@@ -46,8 +46,8 @@ void read_sizes(const DecoderFamily& family, const ConfigObject& object, ModelCo
     object.complain("head_dim", fmt::format("an even head width (it is {}), because rotary position embeddings rotate pairs of elements",
                                             config.head_dim));
   config.mlp_width = object.whole("intermediate_size", 1, kMaxMlpWidth);
-  config.positions = object.whole("max_position_embeddings", 1, kMaxPositions);
-  config.vocabulary = object.whole("vocab_size", 1, kMaxVocabulary);
+  config.positions = object.whole("max_position_embeddings", 1, kMaxPositions, d.positions);
+  config.vocabulary = object.whole("vocab_size", 1, kMaxVocabulary, d.vocabulary);
 }
 
 const char* eps_key(const DecoderFamily& family) { return family.style.layer_norm ? "layer_norm_eps" : "rms_norm_eps"; }

@@ -15,7 +15,8 @@ namespace spillway::models {
 
 /// What transformers' configuration class of a family assumes for keys that config.json lacks.
 struct DecoderDefaults {
-  std::optional<i64> kv_heads, head_dim;  // if they are not set, kv_heads = heads and head_dim = width / heads
+  // if they are not set, config.json must have heads, positions and vocabulary, kv_heads = heads, and head_dim = width / heads
+  std::optional<i64> heads, kv_heads, head_dim, positions, vocabulary;
   double norm_eps = 1e-6, theta = 10000;
   double rotary_share = 1;            // partial_rotary_factor
   std::optional<double> local_theta;  // set if windowed layers have rotary positions of their own: the base of those
@@ -23,6 +24,11 @@ struct DecoderDefaults {
   double dropout = 0;  // attention_dropout
   std::optional<i64> begin_token, pad_token;
   std::array<std::optional<i64>, 3> end_tokens;
+};
+
+/// A published size of a family, as the keys of its config.json that differ from the family's defaults.
+struct DecoderPreset {
+  std::string_view name, config;
 };
 
 struct DecoderFamily {
@@ -37,6 +43,7 @@ struct DecoderFamily {
   void (*read)(const ConfigObject& object, ModelConfig& config) = nullptr;
   /// Adds the keys that read() reads to `root`, which has all others. May be null.
   void (*write)(const ModelConfig& config, nlohmann::json& root) = nullptr;
+  std::span<const DecoderPreset> presets = {};
 
   bool has_feature(std::string_view key) const;
 };

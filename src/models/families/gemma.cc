@@ -51,9 +51,9 @@ void write_gemma3(const ModelConfig& c, json& root) {
 }
 
 constexpr DecoderStyle::Norms kGemmaNorms{.before_attention = "input_layernorm",
-                                     .after_attention = "post_attention_layernorm",
-                                     .before_mlp = "pre_feedforward_layernorm",
-                                     .after_mlp = "post_feedforward_layernorm"};
+                                          .after_attention = "post_attention_layernorm",
+                                          .before_mlp = "pre_feedforward_layernorm",
+                                          .after_mlp = "post_feedforward_layernorm"};
 
 }  // namespace
 
@@ -71,8 +71,11 @@ constinit const DecoderFamily kGemma3{
     .family = Family::gemma3,
     .type = "gemma3_text",
     .architecture = "Gemma3ForCausalLM",
-    .defaults = {.kv_heads = 4,
+    .defaults = {.heads = 8,
+                 .kv_heads = 4,
                  .head_dim = 256,
+                 .positions = 131072,
+                 .vocabulary = 262208,
                  .theta = 1e6,
                  .local_theta = 1e4,
                  .tied = true,

@@ -7,6 +7,14 @@ namespace {
 // The output projection never has a bias.
 void read_glm4(const ConfigObject&, ModelConfig& config) { config.output_bias = false; }
 
+constexpr DecoderPreset kGlm4Presets[] = {
+    {"glm4-9b",
+     R"({"num_hidden_layers": 40, "hidden_size": 4096, "num_attention_heads": 32, "intermediate_size": 13696, "vocab_size": 151552,
+           "max_position_embeddings": 32768, "rms_norm_eps": 1e-5})"},
+    {"glm4-32b",
+     R"({"num_hidden_layers": 61, "hidden_size": 6144, "num_attention_heads": 48, "intermediate_size": 23040, "vocab_size": 151552,
+           "max_position_embeddings": 32768, "rms_norm_eps": 1e-5, "attention_bias": false})"}};
+
 }  // namespace
 
 constinit const DecoderFamily kGlm4{.family = Family::glm4,
@@ -26,6 +34,7 @@ constinit const DecoderFamily kGlm4{.family = Family::glm4,
                                               .fused_gate = true,
                                               .rope_pairs = true},
                                     .features = {"attention_bias", "partial_rotary_factor"},
-                                    .read = read_glm4};
+                                    .read = read_glm4,
+                                    .presets = kGlm4Presets};
 
 }  // namespace spillway::models

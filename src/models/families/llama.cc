@@ -38,6 +38,28 @@ void write_seed(const ModelConfig& c, json& root) {
   root["residual_dropout"] = c.residual_dropout;
 }
 
+constexpr DecoderPreset kMinistral3Presets[] = {
+    {"ministral3-3b",
+     R"({"num_hidden_layers": 26, "hidden_size": 3072, "num_attention_heads": 32, "intermediate_size": 9216, "vocab_size": 131072,
+           "tie_word_embeddings": true, "max_position_embeddings": 262144,
+           "rope_parameters": {"rope_type": "yarn", "rope_theta": 1e6, "factor": 16, "original_max_position_embeddings": 16384,
+           "beta_fast": 32, "beta_slow": 1, "mscale": 1, "mscale_all_dim": 1, "llama_4_scaling_beta": 0.1}})"},
+    {"ministral3-8b",
+     R"({"num_hidden_layers": 34, "hidden_size": 4096, "num_attention_heads": 32, "intermediate_size": 14336, "vocab_size": 131072,
+           "max_position_embeddings": 262144,
+           "rope_parameters": {"rope_type": "yarn", "rope_theta": 1e6, "factor": 16, "original_max_position_embeddings": 16384,
+           "beta_fast": 32, "beta_slow": 1, "mscale": 1, "mscale_all_dim": 1, "llama_4_scaling_beta": 0.1}})"},
+    {"ministral3-14b",
+     R"({"num_hidden_layers": 40, "hidden_size": 5120, "num_attention_heads": 32, "intermediate_size": 16384, "vocab_size": 131072,
+           "max_position_embeddings": 262144,
+           "rope_parameters": {"rope_type": "yarn", "rope_theta": 1e6, "factor": 16, "original_max_position_embeddings": 16384,
+           "beta_fast": 32, "beta_slow": 1, "mscale": 1, "mscale_all_dim": 1, "llama_4_scaling_beta": 0.1}})"}};
+
+constexpr DecoderPreset kSeedOssPresets[] = {
+    {"seed-oss-36b",
+     R"({"num_hidden_layers": 64, "hidden_size": 5120, "num_attention_heads": 80, "intermediate_size": 27648, "vocab_size": 155136,
+           "max_position_embeddings": 524288, "rope_theta": 1e7, "attention_dropout": 0.0, "residual_dropout": 0.0})"}};
+
 }  // namespace
 
 constinit const DecoderFamily kLlama{.family = Family::llama,
@@ -64,7 +86,8 @@ constinit const DecoderFamily kMinistral3{
     .style = {},
     .features = {"sliding_window", "llama_4_scaling_beta"},
     .read = read_ministral3,
-    .write = write_window};
+    .write = write_window,
+    .presets = kMinistral3Presets};
 
 constinit const DecoderFamily kMixtral{.family = Family::mixtral,
                                        .type = "mixtral",
@@ -84,6 +107,7 @@ constinit const DecoderFamily kSeedOss{
     .style = {},
     .features = {"attention_bias", "mlp_bias"},
     .read = read_seed,
-    .write = write_seed};
+    .write = write_seed,
+    .presets = kSeedOssPresets};
 
 }  // namespace spillway::models

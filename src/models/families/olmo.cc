@@ -6,13 +6,25 @@ namespace spillway::models {
 namespace {
 
 constexpr DecoderStyle::Norms kOlmoNorms{.before_attention = nullptr,
-                                     .after_attention = "post_attention_layernorm",
-                                     .before_mlp = nullptr,
-                                     .after_mlp = "post_feedforward_layernorm"};
+                                         .after_attention = "post_attention_layernorm",
+                                         .before_mlp = nullptr,
+                                         .after_mlp = "post_feedforward_layernorm"};
 
 void read_olmo3(const ConfigObject& object, ModelConfig& config) {
   read_windows(object, config, window_of(object, 4096), [](i64 layer) { return (layer + 1) % 4 != 0; });
 }
+
+constexpr DecoderPreset kOlmo3Presets[] = {
+    {"olmo3-7b",
+     R"({"num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "intermediate_size": 11008, "vocab_size": 100278,
+           "max_position_embeddings": 65536, "rms_norm_eps": 1e-6, "rope_scaling": {"rope_type": "yarn", "factor": 8, "beta_fast": 32,
+           "beta_slow": 1, "original_max_position_embeddings": 8192, "attention_factor": 1.2079441541679836}, "pad_token_id": 100277,
+           "eos_token_id": 100257})"},
+    {"olmo3-32b",
+     R"({"num_hidden_layers": 64, "hidden_size": 5120, "num_attention_heads": 40, "num_key_value_heads": 8,
+           "intermediate_size": 27648, "vocab_size": 100278, "max_position_embeddings": 65536, "rms_norm_eps": 1e-6,
+           "rope_scaling": {"rope_type": "yarn", "factor": 8, "beta_fast": 32, "beta_slow": 1, "original_max_position_embeddings": 8192,
+           "attention_factor": 1.2079441541679836}, "pad_token_id": 100277, "eos_token_id": 100257})"}};
 
 }  // namespace
 
@@ -31,6 +43,7 @@ constinit const DecoderFamily kOlmo3{
     .style = {.qk_norm = DecoderStyle::QkNorm::whole, .norms = kOlmoNorms},
     .features = {"attention_bias", "sliding_window", "layer_types"},
     .read = read_olmo3,
-    .write = write_windows};
+    .write = write_windows,
+    .presets = kOlmo3Presets};
 
 }  // namespace spillway::models

@@ -21,6 +21,13 @@ void write_phi3(const ModelConfig& c, json& root) {
       c.rope_scaling && c.rope_scaling->kind == RopeScaling::Kind::longrope ? c.rope_scaling->original_positions : c.positions;
 }
 
+// Phi-4-mini without its longrope, whose 48 pairs of divisors matter to published weights alone.
+constexpr DecoderPreset kPhi3Presets[] = {
+    {"phi4-mini",
+     R"({"num_hidden_layers": 32, "hidden_size": 3072, "num_attention_heads": 24, "num_key_value_heads": 8, "intermediate_size": 8192,
+           "vocab_size": 200064, "max_position_embeddings": 4096, "partial_rotary_factor": 0.75, "tie_word_embeddings": true,
+           "sliding_window": null, "bos_token_id": 199999, "eos_token_id": 199999, "pad_token_id": 199999})"}};
+
 }  // namespace
 
 constinit const DecoderFamily kPhi3{.family = Family::phi3,
@@ -30,6 +37,7 @@ constinit const DecoderFamily kPhi3{.family = Family::phi3,
                                     .style = {.fused_qkv = true, .fused_gate = true},
                                     .features = {"sliding_window", "partial_rotary_factor", "longrope"},
                                     .read = read_phi3,
-                                    .write = write_phi3};
+                                    .write = write_phi3,
+                                    .presets = kPhi3Presets};
 
 }  // namespace spillway::models

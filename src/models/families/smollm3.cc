@@ -33,6 +33,11 @@ void write_smollm3(const ModelConfig& c, json& root) {
   for (i64 i = 0; i < c.layers; ++i) root["no_rope_layers"].push_back(c.is_rotated(i) ? 1 : 0);
 }
 
+constexpr DecoderPreset kSmolLm3Presets[] = {
+    {"smollm3-3b",
+     R"({"num_hidden_layers": 36, "hidden_size": 2048, "num_attention_heads": 16, "intermediate_size": 11008, "vocab_size": 128256,
+           "max_position_embeddings": 65536, "rope_theta": 5e6})"}};
+
 }  // namespace
 
 constinit const DecoderFamily kSmolLm3{
@@ -43,6 +48,7 @@ constinit const DecoderFamily kSmolLm3{
     .style = {},
     .features = {"attention_bias", "mlp_bias", "sliding_window", "use_sliding_window", "layer_types"},
     .read = read_smollm3,
-    .write = write_smollm3};
+    .write = write_smollm3,
+    .presets = kSmolLm3Presets};
 
 }  // namespace spillway::models

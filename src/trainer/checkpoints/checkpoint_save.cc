@@ -287,6 +287,7 @@ CheckpointWriter::CheckpointWriter(const fs::path& run, const Progress& progress
     if (source.config.base_weights != kernels::WeightFormat::plain) manifest[kBaseWeights] = to_string(source.config.base_weights);
   }
   if (source.own) manifest[kOwnModel] = source.name;
+  if (source.whole) manifest[kWhole] = source.whole->string();
   state_->manifest = manifest.dump();
   state_->run = run;
   state_->folder = state_->whole.emplace(checkpoint_path(run, progress.step), data::Existing::replace).path();

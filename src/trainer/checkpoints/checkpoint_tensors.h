@@ -11,6 +11,7 @@
 namespace spillway::trainer {
 
 constexpr const char *kWeightsName = "model.safetensors", *kStateName = "optimizer.safetensors", *kConfigName = "config.json";
+constexpr const char* kWhole = "whole";         // key in manifest.json: the folder of the model of several parts (ModelSource::whole)
 constexpr const char* kOwnModel = "own_model";  // key in manifest.json: the name of a model that a program built itself
 constexpr const char* kStanding = "standing";   // key of Standing in manifest.json and in to_record()'s text
 

@@ -89,6 +89,8 @@ ModelSource from_folder(const fs::path& folder, std::string name) {
   source.made_here = fs::exists(folder / kStateName);
   source.reference = fs::weakly_canonical(fs::absolute(folder)).string();
   source.has_weights = data::has_weights(folder);
+  if (!model.whole.empty()) source.whole = source.reference;
+  if (source.made_here && !manifest_text(folder, kWhole).empty()) source.whole = manifest_text(folder, kWhole);
   return source;
 }
 

@@ -22,8 +22,10 @@ struct ModelSource {
   std::optional<std::string> chat_template = {};        // contents of the file of --chat-template, which replaces the tokenizer's template
   std::string reference = {};                           // how other programs find the model: org/name, or the folder's absolute path
   std::optional<std::filesystem::path> adapter = {};    // PEFT folder or checkpoint of adapters; its weights are added to the folder's
-  std::vector<std::string> notes = {};                  // remarks on the folder, to be printed once (models/folder_model.h)
-  std::function<nn::Sequential(DType)> own = {};        // builds a model that a program brings itself; `config` is then unused
+  // The folder of the model of several parts whose language model this is. `export` copies the other parts from it.
+  std::optional<std::filesystem::path> whole = {};
+  std::vector<std::string> notes = {};            // remarks on the folder, to be printed once (models/folder_model.h)
+  std::function<nn::Sequential(DType)> own = {};  // builds a model that a program brings itself; `config` is then unused
 
   /// Returns the model's blocks with weights of type `dtype`. No memory is allocated for the weights yet.
   nn::Sequential build(DType dtype) const;

@@ -61,6 +61,20 @@ CONFIGS = {
 }
 
 
+# The language model of a model that also has an image encoder.
+TEXT = dict(SIZES, head_dim=6)
+IMAGES = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4)
+CONFIGS |= {
+    "whole-gemma3": lambda: transformers.Gemma3Config(
+        text_config=transformers.Gemma3TextConfig(**TEXT, sliding_window=6, query_pre_attn_scalar=7, layer_types=TYPES, rope_parameters={
+            "full_attention": rope(10000.0), "sliding_attention": rope(1000.0)}), mm_tokens_per_image=1,
+        vision_config=transformers.SiglipVisionConfig(**IMAGES), image_token_index=30, boi_token_index=29, eoi_token_index=28),
+    "whole-mistral3": lambda: transformers.Mistral3Config(
+        text_config=transformers.MistralConfig(**TEXT, sliding_window=None, rope_parameters=rope(10000.0)), tie_word_embeddings=False,
+        vision_config=transformers.PixtralVisionConfig(**IMAGES), image_token_index=30, spatial_merge_size=1),
+}
+
+
 def shifted(labels):
     return torch.nn.functional.pad(labels[:, 1:], (0, 1), value=-100)
 
@@ -69,25 +83,30 @@ def backward(model, ids, labels):
     model.zero_grad(set_to_none=True)
     out = model(input_ids=ids, labels=labels, use_cache=False)
     out.loss.backward()
-    norm = torch.linalg.vector_norm(torch.cat([p.grad.flatten() for p in model.parameters()]))
+    norm = torch.linalg.vector_norm(torch.cat([p.grad.flatten() for _, p in text_of(model)]))
     return out.logits, out.loss, norm
 
 
 def named(model, prefix, value):
     """The parameters' values under the names that the folder has for them."""
-    return {prefix + k: value(p) for k, p in model.named_parameters()}
+    return {prefix + k.replace("model.language_model.", "model."): value(p) for k, p in text_of(model)}
+
+
+def text_of(model):
+    """The parameters of the language model, by name."""
+    return [(k, p) for k, p in model.named_parameters() if "vision" not in k and "projector" not in k]
 
 
 def steps(model, batches):
     """The losses and gradient norms of ten AdamW steps, and the weights after them."""
-    decay = [p for p in model.parameters() if p.dim() >= 2]
-    others = [p for p in model.parameters() if p.dim() < 2]
+    trained = [p for _, p in text_of(model)]
+    decay, others = [p for p in trained if p.dim() >= 2], [p for p in trained if p.dim() < 2]
     optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}], lr=1e-3,
                                   betas=(0.9, 0.95), eps=1e-8, foreach=False)
     losses, norms = [], []
     for ids in batches:
         _, loss, _ = backward(model, ids, ids)
-        norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=False))
+        norms.append(torch.nn.utils.clip_grad_norm_(trained, 1.0, foreach=False))
         optimizer.step()
         losses.append(loss.detach())
     return {"train/loss": torch.stack(losses), "train/grad_norm": torch.stack(norms), **named(model, "train/final/", lambda p: p)}
@@ -95,7 +114,8 @@ def steps(model, batches):
 
 def write(name, config, seed):
     config._attn_implementation = "eager"
-    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    kind = transformers.AutoModelForImageTextToText if hasattr(config, "vision_config") else transformers.AutoModelForCausalLM
+    model = kind.from_config(config, attn_implementation="eager")
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for key, p in sorted(model.named_parameters()):

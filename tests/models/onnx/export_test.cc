@@ -114,7 +114,22 @@ ReadGraph read_graph(const std::filesystem::path& folder) {
   return graph;
 }
 
-const char* const kModels[] = {"gpt2-tiny", "llama-tiny", "gemma3-text-tiny", "phi3-partial-tiny", "mixtral-tiny", "qwen3-moe-tiny"};
+const char* const kModels[] = {"gpt2-tiny",      "llama-tiny",       "gemma3-text-tiny", "phi3-partial-tiny", "mixtral-tiny",
+                               "qwen3-moe-tiny", "families/cohere2", "families/glm4",    "families/granite",  "families/smollm3"};
+
+TEST(OnnxExport, RotaryPositionsThatDependOnTheRowAreRefused) {
+  for (const char* name : {"families/ministral3", "families/phi3-longrope"}) {
+    const test::TemporaryFolder folder;
+    const PlainModel model(read_config(test::data(name)), test::data(name));
+    try {
+      export_onnx(model, folder.path(), "fp32");
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::usage);
+      EXPECT_NE(std::string(error.what()).find("--format hf"), std::string::npos) << error.what();
+    }
+  }
+}
 
 TEST(OnnxExport, EveryValueIsMadeBeforeItIsReadAndWeightsLieWhereItSays) {
   for (const char* name : kModels) {
