@@ -75,14 +75,19 @@ class DecoderBlock final : public nn::Module {
         parallel_(style_of(c).parallel),
         multiplier_(c.residual_multiplier),
         attention_dropout_(name + ".self_attn.residual_dropout", c.residual_dropout),
-        mlp_dropout_(name + "." + mlp + ".residual_dropout", c.residual_dropout) {}
+        mlp_dropout_(name + "." + mlp + ".residual_dropout", c.residual_dropout) {
+    if (!style_of(c).layer_scalar) return;
+    scalar_ = nn::make_parameter(name + ".layer_scalar", {1}, dtype, {nn::Initializer::Kind::ones});
+    scalar_->frozen = true;
+  }
 
   Variable forward(const Variable& x_BTC, const Context& context) const override {
-    const Variable y = before_attention_ ? (*before_attention_)(x_BTC, context) : x_BTC;
-    if (parallel_) return mlp_(attention_(x_BTC, y, context), y, context);
-    const Variable attended = added(x_BTC, y, attention_, after_attention_, attention_dropout_, context);
+    const Variable normed = before_attention_ ? (*before_attention_)(x_BTC, context) : x_BTC;
+    if (parallel_) return mlp_(attention_(x_BTC, normed, context), normed, context);
+    const Variable attended = added(x_BTC, normed, attention_, after_attention_, attention_dropout_, context);
     const Variable z = before_mlp_ ? (*before_mlp_)(attended, context) : attended;
-    return added(attended, z, mlp_, after_mlp_, mlp_dropout_, context);
+    const Variable y = added(attended, z, mlp_, after_mlp_, mlp_dropout_, context);
+    return scalar_ ? ops::mul(y, context.use(*scalar_)) : y;
   }
 
   std::vector<nn::ParameterUse> parameters() const override {
@@ -93,6 +98,7 @@ class DecoderBlock final : public nn::Module {
     if (before_mlp_) before_mlp_->list(list);
     mlp_.list(list);
     if (after_mlp_) after_mlp_->list(list);
+    if (scalar_) list.push_back({scalar_});
     return list;
   }
   bool weight_gradients_read_parameters() const override { return false; }
@@ -123,6 +129,7 @@ class DecoderBlock final : public nn::Module {
   bool parallel_;
   double multiplier_;
   nn::Dropout attention_dropout_, mlp_dropout_;
+  std::shared_ptr<nn::Parameter> scalar_;  // null if the block has none
 };
 
 std::unique_ptr<nn::Module> block(const ModelConfig& c, i64 layer, DType dtype) {

@@ -6,8 +6,10 @@
 #include "nn/key_value_cache.h"
 #include "ops/elementwise/glu.h"
 #include "ops/layout/shape.h"
+#include "ops/rows/norm.h"
 #include "ops/sequence/attention.h"
 #include "ops/sequence/rope.h"
+#include "tensor/create.h"
 
 // Shape letters: B = batch size, T = positions, C = width, H = heads, D = head width.
 namespace spillway::models {
@@ -28,11 +30,11 @@ std::optional<nn::Linear> projection_if(bool wanted, const ModelConfig& c, const
   return projection(c, name, in, out, bias, dtype);
 }
 
-std::optional<nn::RmsNorm> qk_norm(const ModelConfig& c, const std::string& name, i64 heads, DType dtype) {
+std::optional<nn::RmsNorm> qk_norm(const ModelConfig& c, const std::string& name, i64 heads, i64 head_dim, DType dtype) {
   const DecoderStyle& style = style_of(c);
   if (style.qk_norm == DecoderStyle::QkNorm::none) return {};
   const bool whole = style.qk_norm == DecoderStyle::QkNorm::whole;
-  return nn::RmsNorm(name, whole ? heads * c.head_dim : c.head_dim, dtype, c.norm_eps, style.gain_offset);
+  return nn::RmsNorm(name, whole ? heads * head_dim : head_dim, dtype, c.norm_eps, style.gain_offset);
 }
 
 // Splits the last axis into heads of the given width.
@@ -47,6 +49,11 @@ double score_scale(const ModelConfig& c) {
   return 1 / std::sqrt(c.query_scalar > 0 ? c.query_scalar : static_cast<double>(c.head_dim));
 }
 
+bool values_are_keys(const ModelConfig& c, i64 layer) {
+  const FullAttention* full = c.full_attention_of(layer);
+  return full != nullptr && full->keys_are_values;
+}
+
 std::optional<Rotary> rotary_if_any(const ModelConfig& c, i64 layer) {
   if (!c.is_rotated(layer)) return {};
   return rotary_of(c, layer);
@@ -55,23 +62,24 @@ std::optional<Rotary> rotary_if_any(const ModelConfig& c, i64 layer) {
 }  // namespace
 
 DecoderAttention::DecoderAttention(const ModelConfig& c, const std::string& name, i64 layer, DType dtype)
-    : head_dim_(c.head_dim),
+    : head_dim_(c.head_dim_of(layer)),
       heads_(c.heads),
-      kv_heads_(c.kv_heads),
+      kv_heads_(c.kv_heads_of(layer)),
       window_(c.is_windowed(layer) ? c.window : 0),
       scale_(score_scale(c)),
       softcap_(c.attention_softcap),
       query_growth_(c.rope_scaling ? c.rope_scaling->query_growth : 0),
       rotary_(rotary_if_any(c, layer)),
       style_(style_of(c)),
-      qkv_(projection_if(style_.fused_qkv, c, name + ".qkv_proj", c.width, (c.heads + 2 * c.kv_heads) * c.head_dim, c.attention_bias,
-                         dtype)),
-      q_(projection_if(!style_.fused_qkv, c, name + ".q_proj", c.width, c.heads * c.head_dim, c.attention_bias, dtype)),
-      k_(projection_if(!style_.fused_qkv, c, name + ".k_proj", c.width, c.kv_heads * c.head_dim, c.attention_bias, dtype)),
-      v_(projection_if(!style_.fused_qkv, c, name + ".v_proj", c.width, c.kv_heads * c.head_dim, c.attention_bias, dtype)),
-      o_(projection(c, name + ".o_proj", c.heads * c.head_dim, c.width, c.output_bias, dtype)),
-      q_norm_(qk_norm(c, name + ".q_norm", c.heads, dtype)),
-      k_norm_(qk_norm(c, name + ".k_norm", c.kv_heads, dtype)),
+      norm_eps_(c.norm_eps),
+      qkv_(projection_if(style_.fused_qkv, c, name + ".qkv_proj", c.width, (heads_ + 2 * kv_heads_) * head_dim_, c.attention_bias, dtype)),
+      q_(projection_if(!style_.fused_qkv, c, name + ".q_proj", c.width, heads_ * head_dim_, c.attention_bias, dtype)),
+      k_(projection_if(!style_.fused_qkv, c, name + ".k_proj", c.width, kv_heads_ * head_dim_, c.attention_bias, dtype)),
+      v_(projection_if(!style_.fused_qkv && !values_are_keys(c, layer), c, name + ".v_proj", c.width, kv_heads_ * head_dim_,
+                       c.attention_bias, dtype)),
+      o_(projection(c, name + ".o_proj", heads_ * head_dim_, c.width, c.output_bias, dtype)),
+      q_norm_(qk_norm(c, name + ".q_norm", heads_, head_dim_, dtype)),
+      k_norm_(qk_norm(c, name + ".k_norm", kv_heads_, head_dim_, dtype)),
       dropout_(name + ".attention_dropout", c.attention_dropout),
       library_(c.attention) {}
 
@@ -83,8 +91,9 @@ Variable DecoderAttention::normed(const Variable& x, const std::optional<nn::Rms
 
 DecoderAttention::Heads DecoderAttention::heads_of(const Variable& x_BTC, const Context& context) const {
   if (!style_.fused_qkv) {
-    const Variable q = normed((*q_)(x_BTC, context), q_norm_, context), k = normed((*k_)(x_BTC, context), k_norm_, context);
-    return {q, k, heads((*v_)(x_BTC, context), head_dim_)};
+    const Variable q = normed((*q_)(x_BTC, context), q_norm_, context), raw_k = (*k_)(x_BTC, context), k = normed(raw_k, k_norm_, context);
+    const Variable v = heads(v_ ? (*v_)(x_BTC, context) : raw_k, head_dim_);
+    return {q, k, style_.value_norm ? ops::rms_norm(v, Variable(ones({head_dim_}, v.dtype())), norm_eps_) : v};
   }
   const Variable all = heads((*qkv_)(x_BTC, context), head_dim_);
   const i64 keys = heads_ + kv_heads_;

@@ -31,6 +31,7 @@ class DecoderAttention {
   double scale_, softcap_, query_growth_;
   std::optional<Rotary> rotary_;
   const DecoderStyle& style_;
+  double norm_eps_;
   std::optional<nn::Linear> qkv_, q_, k_, v_;  // either qkv_ alone is set, or q_, k_ and v_ are
   nn::Linear o_;
   std::optional<nn::RmsNorm> q_norm_, k_norm_;

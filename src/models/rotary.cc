@@ -36,7 +36,7 @@ struct YarnLimits {
 Rotary rotary_of(const ModelConfig& c, i64 layer) {
   const bool local = c.local_rope_theta && c.is_windowed(layer);
   const double theta = local ? *c.local_rope_theta : c.rope_theta;
-  const i64 elements = c.rotary_dim > 0 ? c.rotary_dim : c.head_dim;
+  const i64 elements = c.rotary_dim > 0 ? c.rotary_dim : c.head_dim_of(layer);
   Rotary rotary;
   for (i64 i = 0; i < elements; i += 2)
     rotary.frequencies.push_back(1 / std::pow(theta, static_cast<double>(i) / static_cast<double>(elements)));
@@ -57,6 +57,12 @@ Rotary rotary_of(const ModelConfig& c, i64 layer) {
         rotary.frequencies[i] = f / s.factor * (1 - kept) + f * kept;
       }
       rotary.scaling = s.attention_factor;
+      break;
+    }
+    case RopeScaling::Kind::proportional: {
+      // As transformers truncates it.
+      const auto rotated = static_cast<size_t>(s.share * static_cast<double>(elements) / 2);
+      for (size_t i = 0; i < rotary.frequencies.size(); ++i) rotary.frequencies[i] = i < rotated ? rotary.frequencies[i] / s.factor : 0;
       break;
     }
     case RopeScaling::Kind::longrope:

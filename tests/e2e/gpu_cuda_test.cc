@@ -207,7 +207,7 @@ TEST_F(ProgramOnGpu, DoctorLooksAtPeers) {
   const Finished trained = at.spillway(training("run", 1, {"--ranks", "2", "--timeout", "10s"}));
   ::unsetenv("SPILLWAY_EMULATED_PEERS");
   EXPECT_EQ(trained.status, 0) << trained.err;
-  EXPECT_TRUE(mentions(trained.err, "NCCL gets NCCL_P2P_DISABLE=1")) << trained.err;
+  EXPECT_TRUE(mentions(trained.err, "Spillway sets NCCL_P2P_DISABLE=1")) << trained.err;
   EXPECT_TRUE(mentions(trained.err, "GPUs communicate through host memory: ")) << trained.err;
 }
 

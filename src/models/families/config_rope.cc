@@ -101,6 +101,7 @@ std::vector<std::string_view> keys_of(std::string_view type) {
   if (type == "yarn")
     return {"factor",  "original_max_position_embeddings", "beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim",
             "truncate"};
+  if (type == "proportional") return {"factor"};
   if (type == "longrope") return {"factor", "original_max_position_embeddings", "short_factor", "long_factor", "attention_factor"};
   return {};
 }
@@ -122,6 +123,11 @@ class Reader {
     if (type == "llama3") rope.scaling = llama3_scaling(object);
     if (type == "linear") rope.scaling = linear_scaling(object);
     if (type == "yarn") rope.scaling = yarn_scaling(object, config_.positions);
+    if (type == "proportional") {
+      rope.scaling = RopeScaling{.factor = object.real("factor", 1, 1e6, 1.0), .kind = RopeScaling::Kind::proportional};
+      rope.scaling->share = rope.share.value_or(1);
+      rope.share.reset();
+    }
     if (type == "longrope") {
       const double share = rope.share ? *rope.share : root_share_.value_or(family_.defaults.rotary_share);
       const i64 pairs = static_cast<i64>(static_cast<double>(config_.head_dim) * share) / 2;
@@ -137,6 +143,7 @@ class Reader {
     const char* const key = object.has("rope_type") || !object.has("type") ? "rope_type" : "type";
     const std::string type = object.text(key, "default");
     if (type == "default" || type == "llama3" || type == "linear" || type == "yarn") return type;
+    if (family_.has_feature("proportional") && type == "proportional") return type;
     const bool long_too = family_.has_feature("longrope");
     if (long_too && (type == "longrope" || type == "su")) return "longrope";  // older files of Phi-3 say "su"
     object.complain(key, long_too ? "default, linear, llama3, yarn or longrope (no other kind is supported)"
@@ -199,6 +206,8 @@ json scaling_json(const RopeScaling& s) {
               {"short_factor", s.short_factors},
               {"long_factor", s.long_factors},
               {"attention_factor", s.attention_factor}};
+    case Kind::proportional:
+      return {{"rope_type", "proportional"}, {"factor", s.factor}, {"partial_rotary_factor", s.share}};
     default:
       return {{"rope_type", "llama3"},
               {"factor", s.factor},

@@ -1,4 +1,4 @@
-// Gemma 2 (arXiv:2408.00118) and Gemma 3 (arXiv:2503.19786).
+// Gemma 2 (arXiv:2408.00118), Gemma 3 (arXiv:2503.19786) and Gemma 4, as transformers' gemma4 defines it.
 #include <cmath>
 
 #include "models/families/all.h"
@@ -50,6 +50,82 @@ void write_gemma3(const ModelConfig& c, json& root) {
   root["rope_local_base_freq"] = c.local_rope_theta.value();
 }
 
+// Reads per_layer_config, where transformers 5 keeps what the layers without a window have of their own: one entry for each of them.
+void read_layers(const ConfigObject& object, const ModelConfig& config, FullAttention& full) {
+  const json* layers = object.find("per_layer_config");
+  if (layers == nullptr) return;
+  const std::string expected =
+      "an object with one entry for each layer with full_attention, all equal, of head_dim and num_key_value_heads";
+  if (!layers->is_object()) object.complain("per_layer_config", expected);
+  std::optional<FullAttention> first;
+  i64 wanted = 0;
+  for (i64 layer = 0; layer < config.layers; ++layer) {
+    const auto entry = layers->find(std::to_string(layer));
+    if ((entry != layers->end()) == config.is_windowed(layer)) object.complain("per_layer_config", expected);
+    if (entry == layers->end()) continue;
+    ++wanted;
+    if (!entry->is_object()) object.complain("per_layer_config", expected);
+    const ConfigObject inner(*entry, object.file(), "per_layer_config." + std::to_string(layer) + ".");
+    const FullAttention of_layer{.kv_heads = inner.whole("num_key_value_heads", 1, config.heads, config.kv_heads),
+                                 .head_dim = inner.whole("head_dim", 2, kMaxWidth, full.head_dim),
+                                 .keys_are_values = full.keys_are_values};
+    if (first && *first != of_layer) object.complain("per_layer_config", expected);
+    first = of_layer;
+  }
+  if (std::ssize(*layers) != wanted) object.complain("per_layer_config", expected);
+  if (first) full = *first;
+}
+
+void refuse_unless(const ConfigObject& object, const char* key, i64 harmless, i64 otherwise, const char* what) {
+  if (object.whole(key, 0, kMaxToken, otherwise) != harmless)
+    object.complain(key, std::to_string(harmless) + " (" + what + " are not supported yet)");
+}
+
+void read_gemma4(const ConfigObject& object, ModelConfig& config) {
+  refuse_unless(object, "hidden_size_per_layer_input", 0, 256, "embeddings of each layer, as in Gemma 4 E2B and E4B,");
+  refuse_unless(object, "num_kv_shared_layers", 0, 0, "keys and values that layers share, as in Gemma 4 E2B and E4B,");
+  if (object.flag("enable_moe_block", false))
+    object.complain("enable_moe_block", "false (experts beside the MLP, as in Gemma 4 26B-A4B, are not supported yet)");
+  read_windows(object, config, window_of(object, 512), [](i64 layer) { return (layer + 1) % 6 != 0; });
+  if (config.is_windowed(config.layers - 1)) config.windowed.back() = false;  // as transformers does
+  config.attention_multiplier = 1;
+  config.logit_softcap = cap_of(object, "final_logit_softcapping", 0);
+  FullAttention full;
+  full.keys_are_values = object.flag("attention_k_eq_v", false);
+  full.head_dim = object.whole("global_head_dim", 2, kMaxWidth, 512);
+  full.kv_heads = config.kv_heads;
+  if (full.keys_are_values) full.kv_heads = object.whole("num_global_key_value_heads", 1, config.heads, config.kv_heads);
+  read_layers(object, config, full);
+  if (full.head_dim % 2 != 0) object.complain("global_head_dim", "an even head width");
+  require_divisible(object, "num_attention_heads", config.heads, "num_global_key_value_heads", full.kv_heads);
+  config.full_attention = full;
+  config.rope_scaling = RopeScaling{.factor = 1, .kind = RopeScaling::Kind::proportional};  // unless rope_parameters says otherwise
+  config.rope_scaling->share = 0.25;
+}
+
+void write_gemma4(const ModelConfig& c, json& root) {
+  write_windows(c, root);
+  const FullAttention& full = c.full_attention.value();
+  root["final_logit_softcapping"] = c.logit_softcap > 0 ? json(c.logit_softcap) : json(nullptr);
+  root["attention_k_eq_v"] = full.keys_are_values;
+  root["global_head_dim"] = full.head_dim;
+  root["num_global_key_value_heads"] = full.kv_heads;
+  root["per_layer_config"] = json::object();
+  for (i64 i = 0; i < c.layers; ++i) {
+    if (!c.is_windowed(i))
+      root["per_layer_config"][std::to_string(i)] = {{"head_dim", full.head_dim}, {"num_key_value_heads", full.kv_heads}};
+  }
+  root["hidden_size_per_layer_input"] = root["num_kv_shared_layers"] = 0;
+  root["enable_moe_block"] = root["use_double_wide_mlp"] = false;
+  root.erase("rope_scaling"), root.erase("rope_theta");
+}
+
+constexpr DecoderPreset kGemma4Presets[] = {
+    {"gemma4-31b",
+     R"({"num_hidden_layers": 60, "hidden_size": 5376, "num_attention_heads": 32, "num_key_value_heads": 16, "intermediate_size": 21504,
+         "vocab_size": 262144, "max_position_embeddings": 262144, "sliding_window": 1024, "attention_k_eq_v": true,
+         "num_global_key_value_heads": 4, "hidden_size_per_layer_input": 0, "final_logit_softcapping": 30.0})"}};
+
 constexpr DecoderStyle::Norms kGemmaNorms{.before_attention = "input_layernorm",
                                           .after_attention = "post_attention_layernorm",
                                           .before_mlp = "pre_feedforward_layernorm",
@@ -86,5 +162,28 @@ constinit const DecoderFamily kGemma3{
     .features = {"sliding_window", "layer_types", "attn_logit_softcapping", "final_logit_softcapping", "attention_bias"},
     .read = read_gemma3,
     .write = write_gemma3};
+
+constinit const DecoderFamily kGemma4{
+    .family = Family::gemma4,
+    .type = "gemma4_text",
+    .architecture = "Gemma4ForCausalLM",
+    .defaults = {.kv_heads = 4,
+                 .head_dim = 256,
+                 .theta = 1e6,
+                 .local_theta = 1e4,
+                 .tied = true,
+                 .begin_token = 2,
+                 .pad_token = 0,
+                 .end_tokens = {1}},
+    .style = {.qk_norm = DecoderStyle::QkNorm::head,
+              .norms = kGemmaNorms,
+              .gelu_gate = true,
+              .value_norm = true,
+              .layer_scalar = true,
+              .scaled_embedding = true},
+    .features = {"sliding_window", "layer_types", "final_logit_softcapping", "attention_bias", "num_experts", "proportional"},
+    .read = read_gemma4,
+    .write = write_gemma4,
+    .presets = kGemma4Presets};
 
 }  // namespace spillway::models

@@ -24,6 +24,7 @@ enum class Family {
   mixtral,
   gemma2,
   gemma3,
+  gemma4,
   phi3,
   olmo2,
   olmo3,
@@ -49,16 +50,18 @@ enum class Activation { gelu_tanh, gelu_erf, relu };
 /// al., arXiv:2309.00071) stretches wavelengths that turn less than beta_slow times within original_positions and
 /// keeps those that turn more than beta_fast times; yarn also multiplies the rotated elements by attention_factor. longrope (Ding et al.,
 /// arXiv:2402.13753) has a divisor for each pair of elements: that of short_factors while no row is longer than original_positions, that of
-/// long_factors otherwise. It too multiplies by attention_factor.
+/// long_factors otherwise. It too multiplies by attention_factor. proportional (Gemma 4) stretches all wavelengths by `factor` and rotates
+/// the first `share` of all pairs alone, but with the wavelengths that they have among all pairs.
 struct RopeScaling {
   double factor = 8, low_freq_factor = 1, high_freq_factor = 4;
   i64 original_positions = 8192;
-  enum class Kind { llama3, linear, yarn, longrope } kind = Kind::llama3;
+  enum class Kind { llama3, linear, yarn, longrope, proportional } kind = Kind::llama3;
   double beta_fast = 32, beta_slow = 1, attention_factor = 1;
   bool whole_pairs = true;  // yarn rounds its limits, indices of element pairs of a head, outwards to whole numbers
   std::vector<double> short_factors, long_factors;
   // Queries at position p are multiplied by 1 + query_growth ln(1 + floor(p / original_positions)), as in Llama 4 and Ministral 3.
   double query_growth = 0;
+  double share = 1;
   bool operator==(const RopeScaling&) const = default;
 };
 
@@ -80,6 +83,13 @@ struct ExpertsConfig {
   double balance = 0.001;                // the coefficient of the router loss, which balances the load of the experts
   bool evened_out = false;               // whether the router loss is part of the training loss
   bool operator==(const ExpertsConfig&) const = default;
+};
+
+/// Attention in the layers without a window, where it differs from that of the layers with one (Gemma 4).
+struct FullAttention {
+  i64 kv_heads = 0, head_dim = 0;
+  bool keys_are_values = false;  // whether the projection of the keys, before their norm and rotation, also gives the values
+  bool operator==(const FullAttention&) const = default;
 };
 
 /// The architecture of a residual network (resnet.h).
@@ -136,12 +146,17 @@ struct ModelConfig {
   double embedding_multiplier = 1, residual_multiplier = 1, logit_multiplier = 1, logit_divisor = 1;
   double attention_softcap = 0, logit_softcap = 0;  // the soft caps of scores and logits; 0 means no soft cap
   std::optional<ExpertsConfig> experts;
+  std::optional<FullAttention> full_attention;
 
   bool operator==(const ModelConfig&) const = default;
   bool reads_images() const { return family >= Family::cifar_net; }
   i64 expert_layers() const { return experts ? layers - std::ssize(experts->dense_layers) : 0; }
   bool has_experts(i64 layer) const { return experts && !std::ranges::binary_search(experts->dense_layers, layer); }
   bool is_windowed(i64 layer) const { return !windowed.empty() && windowed[static_cast<size_t>(layer)]; }
+  /// Returns full_attention for a layer to which it applies, otherwise null.
+  const FullAttention* full_attention_of(i64 layer) const { return full_attention && !is_windowed(layer) ? &*full_attention : nullptr; }
+  i64 kv_heads_of(i64 layer) const { return full_attention_of(layer) ? full_attention->kv_heads : kv_heads; }
+  i64 head_dim_of(i64 layer) const { return full_attention_of(layer) ? full_attention->head_dim : head_dim; }
   bool is_rotated(i64 layer) const { return unrotated.empty() || !unrotated[static_cast<size_t>(layer)]; }
 };
 

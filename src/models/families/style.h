@@ -19,6 +19,8 @@ struct DecoderStyle {
   bool fused_qkv = false;         // whether one projection gives queries, keys and values
   bool fused_gate = false;        // whether one projection gives the MLP's gate and up
   bool gelu_gate = false;         // whether the MLP's gate is a GELU (tanh form) instead of a SiLU
+  bool value_norm = false;        // whether values have an RMS norm of each head, without a gain
+  bool layer_scalar = false;      // whether a number of the folder, "layer_scalar", multiplies the output of each block
   bool scaled_embedding = false;  // whether the embedding is multiplied by the square root of the width
   bool rope_pairs = false;        // whether rotary positions rotate neighbours (2i, 2i + 1) instead of elements half a head apart
 

@@ -86,7 +86,12 @@ Value decoder_feed_forward(Graph& g, const Value& x_NC, const std::string& layer
   return experts(g, x_NC, layer_name + "." + style_of(c).experts.mixture);
 }
 
-void refuse_rope(const ModelConfig& c) {
+void refuse_unknown(const ModelConfig& c) {
+  if (c.full_attention) {
+    throw Error(ErrorCode::usage, fmt::format("[export] --format onnx: expected a model whose layers have the same heads, got a {}: use "
+                                              "--format hf",
+                                              decoder_family(c.family).type));
+  }
   if (!c.rope_scaling) return;
   const bool longrope = c.rope_scaling->kind == RopeScaling::Kind::longrope;
   if (!longrope && c.rope_scaling->query_growth == 0) return;
@@ -115,7 +120,7 @@ void add_gpt2(Graph& g) {
 void add_decoder(Graph& g) {
   const ModelConfig& c = g.config();
   const DecoderStyle& style = style_of(c);
-  refuse_rope(c);
+  refuse_unknown(c);
   const auto norm = [&](const Value& x, const std::string& name) {
     return style.layer_norm ? layer_norm(g, x, name, c.norm_eps) : rms_norm(g, x, name, c.norm_eps, style.gain_offset);
   };

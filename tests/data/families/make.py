@@ -42,6 +42,15 @@ def longrope(original):
 CONFIGS = {
     "cohere2": lambda: transformers.Cohere2Config(**{**SIZES, "tie_word_embeddings": True}, sliding_window=6, layer_types=TYPES,
                                                   logit_scale=0.3, layer_norm_eps=1e-3, rope_parameters=rope(10000.0)),
+    "gemma4": lambda: transformers.Gemma4TextConfig(
+        **{**SIZES, "num_hidden_layers": 4}, head_dim=4, global_head_dim=8, num_global_key_value_heads=1, attention_k_eq_v=True, sliding_window=6,
+        hidden_size_per_layer_input=0, layer_types=TYPES + ["full_attention"], final_logit_softcapping=3.0, rope_parameters={
+            "sliding_attention": rope(1000.0),
+            "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.5, "rope_theta": 10000.0}}),
+    "gemma4-plain": lambda: transformers.Gemma4TextConfig(
+        **SIZES, head_dim=4, global_head_dim=6, sliding_window=6, hidden_size_per_layer_input=0, layer_types=[*TYPES[:2], "full_attention"],
+        rope_parameters={"sliding_attention": rope(1000.0), "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25,
+                                                                               "rope_theta": 10000.0, "factor": 2.0}}),
     "glm4": lambda: transformers.Glm4Config(**SIZES, head_dim=8, attention_bias=True, rope_parameters=rope(10000.0, partial_rotary_factor=0.5)),
     "granite": lambda: transformers.GraniteConfig(**SIZES, embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.3,
                                                   logits_scaling=1.7, attention_bias=True, mlp_bias=True, rope_parameters=rope(10000.0)),
@@ -122,6 +131,9 @@ def write(name, config, seed):
             r = torch.randn(p.shape, generator=g)
             gain = p.dim() == 1 and not key.endswith("bias")
             p.copy_((1.0 if gain else 0.0) + r * (0.3 if p.dim() >= 2 else 0.1))
+        for key, b in sorted(model.named_buffers()):
+            if key.endswith("layer_scalar"):
+                b.copy_(1 + 0.3 * torch.randn(b.shape, generator=g))
     model.eval()
     shutil.rmtree(name, ignore_errors=True)
     model.save_pretrained(name)

@@ -137,7 +137,7 @@ void set_own_rates(const RunOptions& o, const nn::Sequential& model, parallel::U
 
 RunResult train_rank(const RunOptions& o, int rank_number, int pipeline_rank, const parallel::MeshEnds& ends) {
   const nn::Sequential model = o.build ? o.build(o.model, o.dtype) : models::build(o.model, o.dtype);
-  for (const auto& p : model.parameters) p->frozen = o.freeze && o.freeze(*p);
+  for (const auto& p : model.parameters) p->frozen |= o.freeze && o.freeze(*p);
   const parallel::PlanRequest request = plan_request(model, o, rank_number, pipeline_rank);
   RunResult result;
   result.plan = make_plan(request);
