@@ -94,6 +94,7 @@ TEST(Halves, ElementwiseAndShapes) {
   check({{{5, 37}}, {}}, [](const auto& in) { return ops::gelu_tanh(in[0]); });
   check({{{5, 37}}, {}}, [](const auto& in) { return ops::gelu_erf(in[0]); });
   check({{{5, 37}}, {}}, [](const auto& in) { return ops::relu(in[0]); });
+  check({{{5, 37}}, {}}, [](const auto& in) { return ops::relu_squared(in[0]); });
   check({{{5, 37}}, {}}, [](const auto& in) { return ops::dropout(in[0], 0.3, RandomKey{1}, 5); });
   check({{{5, 37}}, {}}, [](const auto& in) { return ops::sum(in[0], 0, false); });
   check({{{5, 37}}, {}}, [](const auto& in) { return ops::slice(ops::permute(in[0], {1, 0}), 0, 3, 20); });

@@ -16,7 +16,8 @@ void addresses_of(const Warp& w, const Operand& base, i64 offset, std::array<u64
     for (u32 l = 0; l < kLanes; ++l) to[l] = a[l] + static_cast<u64>(offset);
   } else {
     const u32* a = w.in<u32>(base);
-    for (u32 l = 0; l < kLanes; ++l) to[l] = u64{a[l]} + static_cast<u64>(offset);
+    // An address of 32 bits wraps around, as the hardware's does: nvcc writes [r+516] for an r of -4.
+    for (u32 l = 0; l < kLanes; ++l) to[l] = a[l] + static_cast<u32>(offset);
   }
 }
 

@@ -7,7 +7,7 @@
 
 namespace spillway::kernels {
 
-enum class Unary { exp, log, sqrt, rsqrt, tanh, sigmoid, relu, silu, gelu_tanh, gelu_erf };
+enum class Unary { exp, log, sqrt, rsqrt, tanh, sigmoid, relu, relu_squared, silu, gelu_tanh, gelu_erf };
 
 /// Returns whether the op's gradient is computed from the op's output. For all other ops it is computed from the input.
 constexpr bool gradient_wants_output(Unary op) {

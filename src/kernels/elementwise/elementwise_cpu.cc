@@ -115,6 +115,8 @@ void plain(Unary op, const T* from, T* to, i64 n) {
       return plain_map(from, to, n, [](W x) { return W(1) / std::sqrt(x); });
     case Unary::relu:
       return plain_map(from, to, n, [](W x) { return x < W(0) ? W(0) : x; });
+    case Unary::relu_squared:
+      return plain_map(from, to, n, [](W x) { return x < W(0) ? W(0) : x * x; });
     case Unary::gelu_erf:
       return plain_map(from, to, n, [](W x) { return W(0.5) * x * (W(1) + std::erf(x * W(0.70710678118654752440))); });
     default:
@@ -140,6 +142,8 @@ void plain_gradient(Unary op, const T* from, const T* gradient, T* to, i64 n) {
       return plain_map(from, gradient, to, n, [](W kept, W dy) { return dy * (kept * (W(1) - kept)); });
     case Unary::relu:
       return plain_map(from, gradient, to, n, [](W kept, W dy) { return kept > W(0) ? dy : W(0); });
+    case Unary::relu_squared:
+      return plain_map(from, gradient, to, n, [](W kept, W dy) { return kept > W(0) ? dy * (kept + kept) : W(0); });
     case Unary::gelu_erf:
       return plain_map(from, gradient, to, n, [](W x, W dy) {
         const W density = W(0.39894228040143267794) * std::exp(W(-0.5) * x * x);

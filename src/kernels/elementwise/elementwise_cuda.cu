@@ -37,6 +37,7 @@ struct Value {
     if constexpr (kOp == Unary::tanh) return std::tanh(x);
     if constexpr (kOp == Unary::sigmoid) return sigmoid(x);
     if constexpr (kOp == Unary::relu) return x < T(0) ? T(0) : x;
+    if constexpr (kOp == Unary::relu_squared) return x < T(0) ? T(0) : x * x;
     if constexpr (kOp == Unary::silu) return x * sigmoid(x);
     if constexpr (kOp == Unary::gelu_tanh) return x * gelu_sigmoid(x);
     if constexpr (kOp == Unary::gelu_erf) return T(0.5) * x * (T(1) + std::erf(x * T(0.70710678118654752440)));
@@ -55,6 +56,7 @@ struct Gradient {
     if constexpr (kOp == Unary::tanh) return dy * (T(1) - kept * kept);
     if constexpr (kOp == Unary::sigmoid) return dy * (kept * (T(1) - kept));
     if constexpr (kOp == Unary::relu) return kept > T(0) ? dy : T(0);
+    if constexpr (kOp == Unary::relu_squared) return kept > T(0) ? dy * (kept + kept) : T(0);
     if constexpr (kOp == Unary::silu) return dy * silu_slope(kept, sigmoid(kept));
     if constexpr (kOp == Unary::gelu_tanh) {
       const T s = gelu_sigmoid(kept), slope = T(1.5957691216057308) * std::fma(T(3 * 0.044715), kept * kept, T(1));
@@ -150,6 +152,8 @@ void for_op(Unary op, F f) {
       return f(Which<Unary::sigmoid>());
     case Unary::relu:
       return f(Which<Unary::relu>());
+    case Unary::relu_squared:
+      return f(Which<Unary::relu_squared>());
     case Unary::silu:
       return f(Which<Unary::silu>());
     case Unary::gelu_tanh:

@@ -122,6 +122,7 @@ Variable rsqrt(const Variable& x) { return apply(Unary::rsqrt, x); }
 Variable tanh(const Variable& x) { return apply(Unary::tanh, x); }
 Variable sigmoid(const Variable& x) { return apply(Unary::sigmoid, x); }
 Variable relu(const Variable& x) { return apply(Unary::relu, x); }
+Variable relu_squared(const Variable& x) { return apply(Unary::relu_squared, x); }
 Variable silu(const Variable& x) { return apply(Unary::silu, x); }
 Variable gelu_tanh(const Variable& x) { return apply(Unary::gelu_tanh, x); }
 Variable gelu_erf(const Variable& x) { return apply(Unary::gelu_erf, x); }

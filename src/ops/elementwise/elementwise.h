@@ -25,6 +25,8 @@ Variable tanh(const Variable& x);
 Variable sigmoid(const Variable& x);
 /// Returns max(x, 0). The gradient at 0 is 0.
 Variable relu(const Variable& x);
+/// Returns max(x, 0)^2 (So et al., arXiv:2109.08668).
+Variable relu_squared(const Variable& x);
 /// Returns x * sigmoid(x).
 Variable silu(const Variable& x);
 /// Returns 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), GPT-2's gelu_new (Hendrycks and Gimpel, arXiv:1606.08415).

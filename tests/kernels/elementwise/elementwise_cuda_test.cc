@@ -14,7 +14,7 @@ constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
 // Lists sizes: less than a vector, not a multiple of a vector, and more than a block of vectors.
 constexpr i64 kSizes[] = {1, 301, 4099};
 constexpr Unary kAll[] = {Unary::exp,     Unary::log,  Unary::sqrt, Unary::rsqrt,     Unary::tanh,
-                          Unary::sigmoid, Unary::relu, Unary::silu, Unary::gelu_tanh, Unary::gelu_erf};
+                          Unary::sigmoid, Unary::relu, Unary::relu_squared, Unary::silu, Unary::gelu_tanh, Unary::gelu_erf};
 
 bool wants_positive(Unary op) { return op == Unary::log || op == Unary::sqrt || op == Unary::rsqrt; }
 
@@ -41,6 +41,8 @@ Wider value_of(Unary op, Wider x) {
       return sigmoid(x);
     case Unary::relu:
       return x < 0 ? 0 : x;
+    case Unary::relu_squared:
+      return x < 0 ? 0 : x * x;
     case Unary::silu:
       return x * sigmoid(x);
     case Unary::gelu_tanh:
@@ -68,6 +70,8 @@ Wider slope_of(Unary op, Wider kept) {
       return kept * (1 - kept);
     case Unary::relu:
       return kept > 0 ? 1 : 0;
+    case Unary::relu_squared:
+      return kept > 0 ? 2 * kept : 0;
     case Unary::silu:
       return s * (1 + kept * (1 - s));
     case Unary::gelu_tanh:
@@ -97,8 +101,8 @@ double bound(DType dtype, Unary op, bool slope, double x, double want, double fa
 }
 
 // The functions below return whether values, or slopes, use no function of CUDA. Such values must equal the CPU's to the bit.
-bool exact_value(Unary op) { return op == Unary::sqrt || op == Unary::rsqrt || op == Unary::relu; }
-bool exact_slope(Unary op) { return gradient_wants_output(op) || op == Unary::log || op == Unary::relu; }
+bool exact_value(Unary op) { return op == Unary::sqrt || op == Unary::rsqrt || op == Unary::relu || op == Unary::relu_squared; }
+bool exact_slope(Unary op) { return gradient_wants_output(op) || op == Unary::log || op == Unary::relu || op == Unary::relu_squared; }
 
 class ElementwiseTwins : public test::GpuTest {
  protected:

@@ -32,6 +32,7 @@ const std::vector<Reference> kAll{{Unary::exp, "exp", [](double x) { return std:
                                   {Unary::silu, "silu", [](double x) { return x * sigmoid(x); }},
                                   {Unary::gelu_tanh, "gelu_tanh", gelu_tanh},
                                   {Unary::relu, "relu", [](double x) { return x > 0 ? x : 0; }},
+                                  {Unary::relu_squared, "relu_squared", [](double x) { return x > 0 ? x * x : 0; }},
                                   {Unary::gelu_erf, "gelu_erf", [](double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); }}};
 
 // Compares a function with its reference. The argument of the exponential grows like x (gelu's like x^3) and has a
