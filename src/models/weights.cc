@@ -64,6 +64,15 @@ void refuse_if_any(const std::filesystem::path& folder, const char* what, const 
   throw Error(ErrorCode::data, fmt::format("[weights] {}: {}: {}; {}", folder.string(), what, first_five(names), cure));
 }
 
+// Returns the shapes of the forms of the parameter that are parts of `tensor`, as text: "[8, 4, 6] or [8, 6, 4]".
+std::string shapes_of(const nn::Parameter& parameter, const std::string& tensor) {
+  Names shapes;
+  for (const nn::StoredPart& part : parameter.stored) {
+    if (part.tensor == tensor) shapes.push_back(to_string(part.shape));
+  }
+  return fmt::format("{}", fmt::join(shapes, " or "));
+}
+
 void require_range(const nn::Parameter& parameter, i64 begin, i64 count) {
   require(begin >= 0 && begin + count <= parameter.elems(), "[weights] expected a range inside the parameter");
 }
@@ -112,52 +121,70 @@ std::string left_out_note(const std::filesystem::path& folder, const std::vector
 }
 
 FolderWeights::FolderWeights(const nn::Sequential& model, const std::filesystem::path& folder) : tensors_(folder) {
-  Names missing, wrong;
-  std::set<std::string> left_over;
+  Names missing;
+  std::set<std::string> left_over, wrong;  // many parameters may be parts of the same wrong tensor
+  std::set<std::string> whole;             // the tensors that a parameter has under its own name, so that no other can have them
   for (std::string& name : tensors_.names()) left_over.insert(std::move(name));
   for (const auto& parameter : model.parameters) {
-    const std::string& name = parameter->name;
     if (is_adapter(*parameter)) continue;
-    const std::string found = found_name(model, *parameter);
-    if (left_over.erase(found) == 0) {
-      missing.push_back(name);
+    const Place place = found_place(model, *parameter);
+    const data::TensorInfo* tensor = tensors_.find(place.tensor);
+    if (tensor == nullptr || (!place.form && !whole.insert(place.tensor).second)) {
+      missing.push_back(parameter->stored.empty()
+                            ? parameter->name
+                            : fmt::format("{} (by itself or in {})", parameter->name, parameter->stored.front().tensor));
       continue;
     }
-    const data::TensorInfo& tensor = *tensors_.find(found);
-    if (!tensor.foreign.empty()) {
-      wrong.push_back(fmt::format("{} (expected shape {} in F32, F64, BF16 or F16, got {}: convert the tensor first)", name,
-                                  to_string(parameter->shape), tensor.foreign));
-    } else if (!(tensor.shape == parameter->shape)) {
-      wrong.push_back(fmt::format("{} (expected shape {}, got {})", name, to_string(parameter->shape), to_string(tensor.shape)));
-    } else if (!is_floating(tensor.dtype)) {
-      wrong.push_back(fmt::format("{} (expected floating-point numbers, got {})", name, to_string(tensor.dtype)));
+    left_over.erase(place.tensor);
+    const std::string wanted = place.form ? shapes_of(*parameter, parameter->stored[*place.form].tensor) : to_string(parameter->shape);
+    const bool fits = place.form ? tensor->shape == parameter->stored[*place.form].shape : tensor->shape == parameter->shape;
+    const std::string& name = place.form ? place.tensor : parameter->name;
+    if (!tensor->foreign.empty()) {
+      wrong.insert(
+          fmt::format("{} (expected shape {} in F32, F64, BF16 or F16, got {}: convert the tensor first)", name, wanted, tensor->foreign));
+    } else if (!fits) {
+      wrong.insert(fmt::format("{} (expected shape {}, got {})", name, wanted, to_string(tensor->shape)));
+    } else if (!is_floating(tensor->dtype)) {
+      wrong.insert(fmt::format("{} (expected floating-point numbers, got {})", name, to_string(tensor->dtype)));
     }
-    names_.emplace(name, found);
+    places_.emplace(parameter->name, place);
   }
   others_.assign(left_over.begin(), left_over.end());
-  const bool part = std::ranges::any_of(names_, [](const auto& name) { return name.second.find(kTextPart) != std::string::npos; });
+  const bool part =
+      std::ranges::any_of(places_, [](const auto& place) { return place.second.tensor.find(kTextPart) != std::string::npos; });
   if (part) std::erase_if(left_over, [](const std::string& name) { return name.find(kTextPart) == std::string::npos; });
   if (std::ranges::any_of(model.parameters, [&](const auto& p) { return is_tied(model, *p); })) left_over.erase(head_name());
   std::erase_if(left_over, is_known_buffer);
   if (!model.reads_images()) std::erase_if(left_over, is_of_no_module);
   refuse_if_any(folder, "these parameters of the model in config.json are missing", missing,
                 "check that config.json and the weight files are of the same model");
-  refuse_if_any(folder, "these tensors do not match config.json", wrong,
+  refuse_if_any(folder, "these tensors do not match config.json", Names(wrong.begin(), wrong.end()),
                 "check that config.json and the weight files are of the same model");
   refuse_if_any(folder, "these tensors belong to no parameter of the model in config.json", Names(left_over.begin(), left_over.end()),
                 "check that this model type is supported (docs/models.md)");
   check_tied_head(model, folder);
 }
 
-std::string FolderWeights::found_name(const nn::Sequential& model, const nn::Parameter& parameter) const {
-  const std::string& name = parameter.name;
+std::optional<std::string> FolderWeights::present(const std::string& name) const {
   if (tensors_.find(name) != nullptr) return name;
   for (const std::string& in_a_whole : names_in_a_whole(name)) {
     if (tensors_.find(in_a_whole) != nullptr) return in_a_whole;
   }
-  if (!has_bare_form(name)) return name;
-  if (tensors_.find(bare(name)) == nullptr && is_tied(model, parameter) && tensors_.find(head_name()) != nullptr) return head_name();
-  return bare(name);
+  if (has_bare_form(name) && tensors_.find(bare(name)) != nullptr) return bare(name);
+  return {};
+}
+
+FolderWeights::Place FolderWeights::found_place(const nn::Sequential& model, const nn::Parameter& parameter) const {
+  if (auto name = present(parameter.name)) return {*std::move(name)};
+  if (is_tied(model, parameter) && tensors_.find(head_name()) != nullptr) return {head_name()};
+  std::optional<Place> misshapen;
+  for (size_t form = 0; form < parameter.stored.size(); ++form) {
+    auto name = present(parameter.stored[form].tensor);
+    if (!name) continue;
+    if (tensors_.find(*name)->shape == parameter.stored[form].shape) return {*std::move(name), form};
+    if (!misshapen) misshapen = Place{*std::move(name), form};
+  }
+  return misshapen.value_or(Place{parameter.name});
 }
 
 std::string FolderWeights::head_name() const {
@@ -169,31 +196,56 @@ void FolderWeights::check_tied_head(const nn::Sequential& model, const std::file
   const std::string head = head_name();
   if (tensors_.find(head) == nullptr) return;
   for (const auto& parameter : model.parameters) {
-    if (!is_tied(model, *parameter) || names_.at(parameter->name) == head) continue;
-    if (holds_equal(tensors_, names_.at(parameter->name), head)) continue;
+    if (!is_tied(model, *parameter) || place_of(*parameter).tensor == head) continue;
+    if (holds_equal(tensors_, place_of(*parameter).tensor, head)) continue;
     throw Error(ErrorCode::data, fmt::format("[weights] {}: expected {} to equal {}, because config.json sets tie_word_embeddings, got "
                                              "other values: set \"tie_word_embeddings\": false to keep both",
-                                             folder.string(), head, names_.at(parameter->name)));
+                                             folder.string(), head, place_of(*parameter).tensor));
   }
 }
 
-const std::string& FolderWeights::name_of(const nn::Parameter& parameter) const {
-  const auto name = names_.find(parameter.name);
-  require(name != names_.end(), "[weights] expected a parameter of this model, got one of another model");
-  return name->second;
+const FolderWeights::Place& FolderWeights::place_of(const nn::Parameter& parameter) const {
+  const auto place = places_.find(parameter.name);
+  require(place != places_.end(), "[weights] expected a parameter of this model, got one of another model");
+  return place->second;
+}
+
+const nn::StoredPart* FolderWeights::stored_part(const nn::Parameter& parameter) const {
+  const Place& place = place_of(parameter);
+  return place.form ? &parameter.stored.at(*place.form) : nullptr;
+}
+
+void FolderWeights::read_part(const nn::Parameter& parameter, const nn::StoredPart& part, i64 begin, std::span<std::byte> out) const {
+  const std::string& tensor = place_of(parameter).tensor;
+  const DType dtype = stored_dtype(parameter);
+  const auto whole = [&](i64 at, std::span<std::byte> bytes) { tensors_.read_as(tensor, at, dtype, bytes); };
+  parts_.read(part, parameter.elems(), tensor, size_of(dtype), whole, begin, out);
 }
 
 void FolderWeights::read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const {
   require_range(parameter, begin, std::ssize(out));
-  tensors_.read(name_of(parameter), begin, out);
+  const nn::StoredPart* part = stored_part(parameter);
+  if (part == nullptr) return tensors_.read(place_of(parameter).tensor, begin, out);
+  constexpr i64 kPiece = 4096;
+  std::array<std::byte, kPiece * sizeof(double)> stored;
+  const DType dtype = stored_dtype(parameter);
+  for (i64 at = 0; at < std::ssize(out); at += kPiece) {
+    const auto piece = out.subspan(static_cast<size_t>(at), static_cast<size_t>(std::min(kPiece, std::ssize(out) - at)));
+    const auto bytes = std::span(stored).first(piece.size() * static_cast<size_t>(size_of(dtype)));
+    read_part(parameter, *part, begin + at, bytes);
+    data::widen_stored(bytes, dtype, piece);
+  }
 }
 
 void FolderWeights::read_as(const nn::Parameter& parameter, i64 begin, DType dtype, std::span<std::byte> out) const {
   require_range(parameter, begin, std::ssize(out) / size_of(dtype));
-  tensors_.read_as(name_of(parameter), begin, dtype, out);
+  const nn::StoredPart* part = stored_part(parameter);
+  if (part == nullptr) return tensors_.read_as(place_of(parameter).tensor, begin, dtype, out);
+  if (dtype == stored_dtype(parameter)) return read_part(parameter, *part, begin, out);
+  WeightSource::read_as(parameter, begin, dtype, out);
 }
 
-DType FolderWeights::stored_dtype(const nn::Parameter& parameter) const { return tensors_.find(names_.at(parameter.name))->dtype; }
+DType FolderWeights::stored_dtype(const nn::Parameter& parameter) const { return tensors_.find(place_of(parameter).tensor)->dtype; }
 
 AveragedWeights::AveragedWeights(const nn::Sequential& model, std::unique_ptr<WeightSource> others, const std::filesystem::path& file)
     : others_(std::move(others)), file_(file, data::FolderChecksums::of(file.parent_path()).find(file.filename().string())) {

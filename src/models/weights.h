@@ -4,10 +4,12 @@
 #pragma once
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "data/weights/weight_folder.h"
+#include "models/part_reader.h"
 #include "nn/module.h"
 
 namespace spillway::models {
@@ -46,7 +48,8 @@ std::string left_out_note(const std::filesystem::path& folder, const std::vector
 
 /// Reads the weights of a folder: safetensors, pytorch_model.bin, or files saved by DeepSpeed. For a model with adapters (lora.h),
 /// FolderWeights reads all parameters except those of the adapters. Tensor names are those that save_pretrained writes; names of
-/// the base model without the first part ("transformer.", "model.") are accepted too. Some tensors are ignored: GPT-2's mask
+/// the base model without the first part ("transformer.", "model.") are accepted too. A parameter may also be stored as a
+/// part of a larger tensor (nn::Parameter::stored). Some tensors are ignored: GPT-2's mask
 /// buffers, Llama's rotary buffers, batch norm's num_batches_tracked, the tensors that left_out_note() names, and, if the head is
 /// tied, an lm_head.weight that equals the embedding. If the folder has no embedding, a tied head's lm_head.weight is used for it.
 /// The language model of a model of several parts has names with "language_model." in them; the tensors of the other parts are ignored.
@@ -61,7 +64,9 @@ class FolderWeights final : public WeightSource {
   bool is_stored_as(const nn::Parameter& parameter, DType dtype) const override { return stored_dtype(parameter) == dtype; }
   /// Returns the name under which the folder stores the parameter, with the
   /// prefixes of PyTorch wrappers such as torch.compile (data::bare_name).
-  const std::string& stored_name(const nn::Parameter& parameter) const { return tensors_.find(names_.at(parameter.name))->name; }
+  const std::string& stored_name(const nn::Parameter& parameter) const { return tensors_.find(place_of(parameter).tensor)->name; }
+  /// Returns the part of the tensor stored_name() as which the folder stores the parameter, or null if the parameter is the whole tensor.
+  const nn::StoredPart* stored_part(const nn::Parameter& parameter) const;
   /// Returns the element type that the parameter has in the folder.
   DType stored_dtype(const nn::Parameter& parameter) const;
   /// Returns the names of the folder's tensors that belong to none of the model's parameters, sorted.
@@ -69,14 +74,21 @@ class FolderWeights final : public WeightSource {
   const data::WeightFolder& tensors() const { return tensors_; }
 
  private:
-  std::string found_name(const nn::Sequential& model, const nn::Parameter& parameter) const;
+  struct Place {
+    std::string tensor;               // the tensor's name in the folder, without wrapper prefixes
+    std::optional<size_t> form = {};  // which of the parameter's forms (nn::Parameter::stored) the tensor has, if it is a larger tensor
+  };
+  std::optional<std::string> present(const std::string& name) const;
   std::string head_name() const;
-  const std::string& name_of(const nn::Parameter& parameter) const;
+  Place found_place(const nn::Sequential& model, const nn::Parameter& parameter) const;
+  const Place& place_of(const nn::Parameter& parameter) const;
+  void read_part(const nn::Parameter& parameter, const nn::StoredPart& part, i64 begin, std::span<std::byte> out) const;
   void check_tied_head(const nn::Sequential& model, const std::filesystem::path& folder) const;
 
   data::WeightFolder tensors_;
   std::vector<std::string> others_;
-  std::map<std::string, std::string> names_;  // maps a parameter's name to its tensor's name in the folder, without wrapper prefixes
+  std::map<std::string, Place> places_;  // by the parameter's name
+  PartReader parts_;
 };
 
 /// The name of a parameter's moving average is the parameter's name followed by this suffix.

@@ -25,6 +25,8 @@ Linear::Linear(const std::string& name, i64 inputs, i64 outputs, DType dtype, co
       lora_scale_(options.lora.scale),
       lora_dropout_(name + ".lora_dropout", options.lora.dropout) {
   weight_->of_ids = options.to_classes;
+  weight_->stored = options.weight_stored;
+  if (bias_) bias_->stored = options.bias_stored;
   const i64 rank = options.lora.rank;
   if (rank == 0) return;
   a_ = make_parameter(name + ".lora_A.weight", {rank, inputs}, dtype, uniform_by_inputs(inputs));

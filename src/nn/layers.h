@@ -51,6 +51,7 @@ class Linear {
     kernels::WeightFormat format = kernels::WeightFormat::plain;  // the storage format of the weight
     bool to_classes = false;                                      // whether each output is a class or token, not a feature
     bool fp8 = false;                                             // whether products use fp8 (ops/products/linear.h), except an adapter's
+    std::vector<StoredPart> weight_stored, bias_stored;           // Parameter::stored of the weight and of the bias
   };
   Linear(const std::string& name, i64 inputs, i64 outputs, DType dtype, const Options& options);
   Variable operator()(const Variable& x, const Context& context, const Variable& residual = {}) const;

@@ -5,9 +5,11 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/random.h"
 #include "kernels/products/quantized.h"
+#include "nn/stored_part.h"
 
 namespace spillway::nn {
 
@@ -32,6 +34,9 @@ struct Parameter {
   // Writes elements [begin, begin + out.size()) of initial values that the calling program supplies, in place of those of `init`.
   // Thread-safe.
   std::function<void(i64 begin, std::span<double> out)> given;
+  // The parts of larger tensors as which Hugging Face folders store the parameter; empty if they store it by itself. Folders are read that
+  // have one of these forms, or the parameter under its own name. Exported folders have the first form.
+  std::vector<StoredPart> stored;
 
   /// Returns a view of the whole parameter. For a quantized parameter the view shows the stored units as words of `dtype`.
   Tensor value() const { return Tensor(storage, 0, is_plain() ? shape : Shape{stored_elems()}, dtype); }

@@ -9,45 +9,37 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "data/files/file.h"
-#include "models/export/weight_bytes.h"
+#include "models/export/export_tensors.h"
 #include "models/lora.h"
 #include "models/model.h"
 
 namespace spillway::models {
 namespace {
 
-// A tensor of the export: a parameter of the model, or a tensor that is copied unchanged from another folder.
+// A tensor of the export: one of the model's, or, if `copied` is set, a tensor that is copied unchanged from another folder.
 struct Member {
-  data::TensorInfo info;
-  const nn::Parameter* parameter = nullptr;
+  ExportTensor tensor;
   const data::WeightFolder* copied = nullptr;
 };
 
-Member of_parameter(const nn::Parameter& p, std::string name, DType dtype) {
-  Member member;
-  member.info.name = std::move(name), member.info.dtype = dtype, member.info.shape = p.shape;
-  member.parameter = &p;
-  return member;
-}
-
-void copy_tensor(const Member& member, const std::function<void(i64 offset, std::span<const std::byte>)>& write) {
-  const i64 width = size_of(member.info.dtype), bytes = member.info.bytes();
+void copy_tensor(const Member& member, const WriteBytes& write) {
+  const i64 width = size_of(member.tensor.dtype), bytes = member.tensor.bytes();
   std::vector<std::byte> piece(static_cast<size_t>(std::min<i64>(bytes, kMiB)));
   for (i64 at = 0; at < bytes; at += std::ssize(piece)) {
     const auto part = std::span(piece).first(static_cast<size_t>(std::min<i64>(bytes - at, std::ssize(piece))));
-    member.copied->read_as(member.info.name, at / width, member.info.dtype, part);
+    member.copied->read_as(member.tensor.name, at / width, member.tensor.dtype, part);
     write(at, part);
   }
 }
 
 void write_shard(const std::filesystem::path& path, const std::vector<Member>& members, const WeightSource& source) {
   std::vector<data::TensorInfo> tensors;
-  for (const Member& member : members) tensors.push_back(member.info);
+  for (const auto& [tensor, copied] : members) tensors.push_back({.name = tensor.name, .dtype = tensor.dtype, .shape = tensor.shape});
   data::SafetensorsWriter writer(path, tensors, {{"format", "pt"}});
   for (size_t n = 0; n < members.size(); ++n) {
     const Member& member = members[n];
     const auto write = [&](i64 offset, std::span<const std::byte> bytes) { writer.write(writer.tensors()[n], offset, bytes); };
-    member.parameter ? write_bytes(source, *member.parameter, member.info.dtype, write) : copy_tensor(member, write);
+    member.copied ? copy_tensor(member, write) : write_tensor(source, member.tensor, write);
   }
   writer.finish();
 }
@@ -56,15 +48,12 @@ void write_shard(const std::filesystem::path& path, const std::vector<Member>& m
 std::vector<Member> copied_members(const FolderWeights& whole, const std::filesystem::path& folder) {
   std::vector<Member> members;
   for (const std::string& name : whole.others()) {
-    Member member;
-    member.info = *whole.tensors().find(name);
-    if (!member.info.foreign.empty()) {
+    const data::TensorInfo& info = *whole.tensors().find(name);
+    if (!info.foreign.empty()) {
       throw Error(ErrorCode::data, fmt::format("[export] {}: expected tensors of types that can be copied, got {} of type {}",
-                                               folder.string(), name, member.info.foreign));
+                                               folder.string(), name, info.foreign));
     }
-    member.info.name = name;
-    member.copied = &whole.tensors();
-    members.push_back(std::move(member));
+    members.push_back({{.name = name, .shape = info.shape, .dtype = info.dtype}, &whole.tensors()});
   }
   return members;
 }
@@ -76,18 +65,19 @@ ExportResult export_folder(const PlainModel& plain, const std::filesystem::path&
   std::optional<FolderWeights> whole;
   if (whole_folder) whole.emplace(plain.model(), *whole_folder);
   std::vector<Member> members;
-  for (const auto& p : plain.model().parameters) {
-    const DType wanted = dtype ? exported_dtype(*dtype) : plain.stored_dtype(*p);
-    members.push_back(of_parameter(*p, whole ? whole->stored_name(*p) : p->name, wanted));
-  }
-  const DType last = members.back().info.dtype;
+  for (ExportTensor& tensor : export_tensors(plain.model(), [&](const nn::Parameter& p) {
+         const DType wanted = dtype ? exported_dtype(*dtype) : plain.stored_dtype(p);
+         return whole ? ExportPlace{whole->stored_name(p), whole->stored_part(p), wanted} : first_place(p, wanted);
+       }))
+    members.push_back({std::move(tensor)});
+  const DType last = members.back().tensor.dtype;
   if (whole) {
     for (Member& member : copied_members(*whole, *whole_folder)) members.push_back(std::move(member));
   }
   std::vector<std::vector<Member>> shards(1);
   i64 filled = 0, total = 0;
   for (Member& member : members) {
-    const i64 bytes = member.info.bytes();
+    const i64 bytes = member.tensor.bytes();
     if (filled > 0 && filled + bytes > max_shard_bytes) {
       shards.emplace_back();
       filled = 0;
@@ -101,7 +91,7 @@ ExportResult export_folder(const PlainModel& plain, const std::filesystem::path&
     const std::string name =
         shards.size() == 1 ? "model.safetensors" : fmt::format("model-{:05}-of-{:05}.safetensors", s + 1, shards.size());
     write_shard(to / name, shards[s], plain.weights());
-    for (const Member& member : shards[s]) index["weight_map"][member.info.name] = name;
+    for (const Member& member : shards[s]) index["weight_map"][member.tensor.name] = name;
   }
   if (shards.size() > 1) data::write_text(to / "model.safetensors.index.json", index.dump(2) + "\n");
   data::write_text(to / "config.json", whole ? config_text(*whole_folder) : to_json(plain.config(), last));
@@ -117,7 +107,9 @@ ExportResult export_adapter(const ModelConfig& config, const std::filesystem::pa
   if (averages) source = std::make_unique<AveragedWeights>(model, std::move(source), *averages);
   std::vector<Member> members;
   for (const auto& p : model.parameters) {
-    if (is_adapter(*p)) members.push_back(of_parameter(*p, peft_name(*p), dtype ? exported_dtype(*dtype) : stored.stored_dtype(*p)));
+    if (!is_adapter(*p)) continue;
+    const DType wanted = dtype ? exported_dtype(*dtype) : stored.stored_dtype(*p);
+    members.push_back({{peft_name(*p), p->shape, wanted, {{p.get(), nullptr}}}});
   }
   write_shard(to / kAdapterName, members, *source);
   data::write_text(to / kAdapterConfigName, adapter_json(config, adapted_modules(model), base));

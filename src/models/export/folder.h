@@ -1,5 +1,5 @@
 // Writes a model's weights and config.json as a Hugging Face folder, streaming from another such folder (a checkpoint). The
-// export takes a MiB of memory for each thread of the current stream, however large the model is. Equal weights give equal bytes.
+// export takes up to 8 MiB of memory for each thread of the current stream, however large the model is. Equal weights give equal bytes.
 #pragma once
 #include <filesystem>
 #include <optional>

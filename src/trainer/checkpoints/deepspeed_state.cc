@@ -75,11 +75,19 @@ class State {
   }
   void read(const nn::Parameter& p, StatePart part, i64 begin, std::span<double> out) const {
     if (const auto array = arrays_.find({p.id, part}); array != arrays_.end())
-      return checkpoint_.read_array(*by_id_.at(p.id), array->second, begin, out);
+      return read_array(p, *by_id_.at(p.id), array->second, begin, out);
     if (!p.frozen) read_weight(p, begin, out);  // reads the master weights, and the initial value of the moving average
   }
 
  private:
+  void read_array(const nn::Parameter& p, const TensorInfo& tensor, const std::string& array, i64 begin, std::span<double> out) const {
+    const nn::StoredPart* part = models::is_adapter(p) ? nullptr : weights_.stored_part(p);
+    if (part == nullptr) return checkpoint_.read_array(tensor, array, begin, out);
+    const auto whole = [&](i64 at, std::span<std::byte> bytes) {
+      checkpoint_.read_array(tensor, array, at, {reinterpret_cast<double*>(bytes.data()), bytes.size() / sizeof(double)});
+    };
+    parts_.read(*part, p.elems(), tensor.name + "/" + array, sizeof(double), whole, begin, std::as_writable_bytes(out));
+  }
   const TensorInfo* adapter_tensor(const nn::Parameter& p) const {
     std::string name = models::peft_name(p);
     if (!adapter_.empty()) name.insert(name.size() - kWeight.size(), "." + adapter_);
@@ -122,6 +130,7 @@ class State {
   const std::string adapter_;
   std::map<u32, const TensorInfo*> by_id_;
   std::map<std::pair<u32, StatePart>, std::string> arrays_;
+  models::PartReader parts_;
 };
 
 }  // namespace
