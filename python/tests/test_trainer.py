@@ -36,6 +36,17 @@ def test_events_and_result(flags):
     assert "step 6" in str(spillway.status(result.run)) and spillway.status(result.run)["step"] == 6
 
 
+def test_fp8_is_near_bf16(flags):
+    losses = {}
+    for precision in ("bf16", "fp8"):
+        steps = []
+        flags.update(precision=precision, out=flags["out"].parent / precision)
+        assert spillway.Trainer(**flags).train(steps.append, log=quiet).finished
+        losses[precision] = [e.loss for e in steps]
+    assert losses["fp8"] != losses["bf16"]
+    assert losses["fp8"] == pytest.approx(losses["bf16"], rel=0.02)
+
+
 def test_what_a_callback_raises_comes_out(flags):
     def fail(event):
         if event.step == 5:

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "models/decoder_layers.h"
+#include "models/experts_beside.h"
 #include "models/head.h"
 #include "ops/elementwise/elementwise.h"
 
@@ -76,6 +77,7 @@ class DecoderBlock final : public nn::Module {
         multiplier_(c.residual_multiplier),
         attention_dropout_(name + ".self_attn.residual_dropout", c.residual_dropout),
         mlp_dropout_(name + "." + mlp + ".residual_dropout", c.residual_dropout) {
+    if (c.experts && c.experts->beside) beside_.emplace(c, name, dtype);
     if (!style_of(c).layer_scalar) return;
     scalar_ = nn::make_parameter(name + ".layer_scalar", {1}, dtype, {nn::Initializer::Kind::ones});
     scalar_->frozen = true;
@@ -86,7 +88,10 @@ class DecoderBlock final : public nn::Module {
     if (parallel_) return mlp_(attention_(x_BTC, normed, context), normed, context);
     const Variable attended = added(x_BTC, normed, attention_, after_attention_, attention_dropout_, context);
     const Variable z = before_mlp_ ? (*before_mlp_)(attended, context) : attended;
-    const Variable y = added(attended, z, mlp_, after_mlp_, mlp_dropout_, context);
+    const auto fed = [&](const Variable& residual, const Variable& in, const Context& to) {
+      return beside_ ? (*beside_)(mlp_({}, in, to), attended, to) : mlp_(residual, in, to);
+    };
+    const Variable y = added(attended, z, fed, after_mlp_, mlp_dropout_, context);
     return scalar_ ? ops::mul(y, context.use(*scalar_)) : y;
   }
 
@@ -97,6 +102,7 @@ class DecoderBlock final : public nn::Module {
     if (after_attention_) after_attention_->list(list);
     if (before_mlp_) before_mlp_->list(list);
     mlp_.list(list);
+    if (beside_) beside_->list(list);
     if (after_mlp_) after_mlp_->list(list);
     if (scalar_) list.push_back({scalar_});
     return list;
@@ -125,6 +131,7 @@ class DecoderBlock final : public nn::Module {
   DecoderAttention attention_;
   std::optional<DecoderNorm> after_attention_, before_mlp_;
   Mlp mlp_;
+  std::optional<ExpertsBeside> beside_;
   std::optional<DecoderNorm> after_mlp_;
   bool parallel_;
   double multiplier_;
@@ -134,7 +141,7 @@ class DecoderBlock final : public nn::Module {
 
 std::unique_ptr<nn::Module> block(const ModelConfig& c, i64 layer, DType dtype) {
   const std::string name = "model.layers." + std::to_string(layer);
-  if (!c.has_experts(layer)) return std::make_unique<DecoderBlock<DecoderMlp>>(c, name, "mlp", layer, dtype);
+  if (!c.has_experts(layer) || c.experts->beside) return std::make_unique<DecoderBlock<DecoderMlp>>(c, name, "mlp", layer, dtype);
   return std::make_unique<DecoderBlock<DecoderExperts>>(c, name, style_of(c).experts.mixture, layer, dtype);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <optional>
 
+#include "models/expert_mlps.h"
 #include "models/families/style.h"
 #include "models/rotary.h"
 #include "models/router_loss.h"
@@ -65,7 +66,7 @@ class DecoderExperts {
   bool normalised_;
   RouterLoss loss_;
   nn::Linear router_;
-  std::vector<nn::Linear> gate_, up_, down_;  // one entry for each expert
+  ExpertMlps mlps_;
 };
 
 }  // namespace spillway::models

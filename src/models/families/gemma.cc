@@ -50,30 +50,31 @@ void write_gemma3(const ModelConfig& c, json& root) {
   root["rope_local_base_freq"] = c.local_rope_theta.value();
 }
 
-// Reads per_layer_config, where transformers 5 keeps what the layers without a window have of their own: one entry for each of them.
+// Reads per_layer_config, where transformers 5 keeps the heads of layers that differ from head_dim and num_key_value_heads.
 void read_layers(const ConfigObject& object, const ModelConfig& config, FullAttention& full) {
   const json* layers = object.find("per_layer_config");
   if (layers == nullptr) return;
   const std::string expected =
-      "an object with one entry for each layer with full_attention, all equal, of head_dim and num_key_value_heads";
+      "an object whose entries are layers with full_attention, which all have the same head_dim and num_key_value_heads";
   if (!layers->is_object()) object.complain("per_layer_config", expected);
   std::optional<FullAttention> first;
-  i64 wanted = 0;
+  size_t used = 0;
   for (i64 layer = 0; layer < config.layers; ++layer) {
+    FullAttention heads{.kv_heads = config.kv_heads, .head_dim = config.head_dim, .keys_are_values = full.keys_are_values};
     const auto entry = layers->find(std::to_string(layer));
-    if ((entry != layers->end()) == config.is_windowed(layer)) object.complain("per_layer_config", expected);
-    if (entry == layers->end()) continue;
-    ++wanted;
-    if (!entry->is_object()) object.complain("per_layer_config", expected);
-    const ConfigObject inner(*entry, object.file(), "per_layer_config." + std::to_string(layer) + ".");
-    const FullAttention of_layer{.kv_heads = inner.whole("num_key_value_heads", 1, config.heads, config.kv_heads),
-                                 .head_dim = inner.whole("head_dim", 2, kMaxWidth, full.head_dim),
-                                 .keys_are_values = full.keys_are_values};
-    if (first && *first != of_layer) object.complain("per_layer_config", expected);
-    first = of_layer;
+    if (entry != layers->end()) {
+      if (config.is_windowed(layer) || !entry->is_object()) object.complain("per_layer_config", expected);
+      const ConfigObject inner(*entry, object.file(), "per_layer_config." + std::to_string(layer) + ".");
+      heads.kv_heads = inner.whole("num_key_value_heads", 1, config.heads, heads.kv_heads);
+      heads.head_dim = inner.whole("head_dim", 2, kMaxWidth, heads.head_dim);
+      ++used;
+    }
+    if (config.is_windowed(layer)) continue;
+    if (first && *first != heads) object.complain("per_layer_config", expected);
+    first = heads;
   }
-  if (std::ssize(*layers) != wanted) object.complain("per_layer_config", expected);
-  if (first) full = *first;
+  if (layers->size() != used) object.complain("per_layer_config", expected);
+  full = first.value();  // the last layer has no window
 }
 
 void refuse_unless(const ConfigObject& object, const char* key, i64 harmless, i64 otherwise, const char* what) {
@@ -84,8 +85,12 @@ void refuse_unless(const ConfigObject& object, const char* key, i64 harmless, i6
 void read_gemma4(const ConfigObject& object, ModelConfig& config) {
   refuse_unless(object, "hidden_size_per_layer_input", 0, 256, "embeddings of each layer, as in Gemma 4 E2B and E4B,");
   refuse_unless(object, "num_kv_shared_layers", 0, 0, "keys and values that layers share, as in Gemma 4 E2B and E4B,");
-  if (object.flag("enable_moe_block", false))
-    object.complain("enable_moe_block", "false (experts beside the MLP, as in Gemma 4 26B-A4B, are not supported yet)");
+  if (object.flag("enable_moe_block", false)) {
+    ExpertsConfig experts{.count = object.whole("num_experts", 1, kMaxExperts), .beside = true};
+    experts.chosen = object.whole("top_k_experts", 1, experts.count);
+    experts.width = object.whole("moe_intermediate_size", 1, kMaxMlpWidth);
+    config.experts = experts;
+  }
   read_windows(object, config, window_of(object, 512), [](i64 layer) { return (layer + 1) % 6 != 0; });
   if (config.is_windowed(config.layers - 1)) config.windowed.back() = false;  // as transformers does
   config.attention_multiplier = 1;
@@ -105,6 +110,7 @@ void read_gemma4(const ConfigObject& object, ModelConfig& config) {
 
 void write_gemma4(const ModelConfig& c, json& root) {
   write_windows(c, root);
+  if (c.window == 0) root["sliding_window"] = 512;  // transformers wants a number, also where no layer has a window
   const FullAttention& full = c.full_attention.value();
   root["final_logit_softcapping"] = c.logit_softcap > 0 ? json(c.logit_softcap) : json(nullptr);
   root["attention_k_eq_v"] = full.keys_are_values;
@@ -116,11 +122,22 @@ void write_gemma4(const ModelConfig& c, json& root) {
       root["per_layer_config"][std::to_string(i)] = {{"head_dim", full.head_dim}, {"num_key_value_heads", full.kv_heads}};
   }
   root["hidden_size_per_layer_input"] = root["num_kv_shared_layers"] = 0;
-  root["enable_moe_block"] = root["use_double_wide_mlp"] = false;
+  root["use_double_wide_mlp"] = false;
+  root["enable_moe_block"] = c.experts.has_value();
+  if (c.experts) {
+    root["num_experts"] = c.experts->count;
+    root["top_k_experts"] = c.experts->chosen;
+    root["moe_intermediate_size"] = c.experts->width;
+  }
   root.erase("rope_scaling"), root.erase("rope_theta");
 }
 
 constexpr DecoderPreset kGemma4Presets[] = {
+    {"gemma4-26b-a4b",
+     R"({"num_hidden_layers": 30, "hidden_size": 2816, "num_attention_heads": 16, "num_key_value_heads": 8, "intermediate_size": 2112,
+         "vocab_size": 262144, "max_position_embeddings": 262144, "sliding_window": 1024, "attention_k_eq_v": true,
+         "num_global_key_value_heads": 2, "hidden_size_per_layer_input": 0, "final_logit_softcapping": 30.0, "enable_moe_block": true,
+         "num_experts": 128, "top_k_experts": 8, "moe_intermediate_size": 704})"},
     {"gemma4-31b",
      R"({"num_hidden_layers": 60, "hidden_size": 5376, "num_attention_heads": 32, "num_key_value_heads": 16, "intermediate_size": 21504,
          "vocab_size": 262144, "max_position_embeddings": 262144, "sliding_window": 1024, "attention_k_eq_v": true,

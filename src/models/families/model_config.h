@@ -82,6 +82,7 @@ struct ExpertsConfig {
   std::vector<i64> dense_layers;         // the layers with a plain MLP, in ascending order
   double balance = 0.001;                // the coefficient of the router loss, which balances the load of the experts
   bool evened_out = false;               // whether the router loss is part of the training loss
+  bool beside = false;                   // whether each layer has the experts beside its MLP instead of in place of it
   bool operator==(const ExpertsConfig&) const = default;
 };
 

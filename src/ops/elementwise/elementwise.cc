@@ -115,6 +115,17 @@ Variable scale(const Variable& in, double factor) {
   });
 }
 
+Variable widened(const Variable& in) {
+  if (in.dtype() == wide_dtype(in.dtype())) return in;
+  const Variable x = dense(in);
+  const Tensor y = empty(x.shape(), wide_dtype(x.dtype()), "widened");
+  kernels::copy(x.value, y);
+  Recorder r({x});
+  return r.output(y, [=, dtype = x.dtype()](Backward& b) {
+    give_written(b, 0, dtype, [&](const Tensor& to) { kernels::rounded_copy(b.gradient(), to); });
+  });
+}
+
 Variable exp(const Variable& x) { return apply(Unary::exp, x); }
 Variable log(const Variable& x) { return apply(Unary::log, x); }
 Variable sqrt(const Variable& x) { return apply(Unary::sqrt, x); }

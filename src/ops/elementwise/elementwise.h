@@ -16,6 +16,8 @@ Variable div(const Variable& a, const Variable& b);
 
 /// Returns x times `factor`, which is first rounded to the type of the computation (f32, or f64 for f64).
 Variable scale(const Variable& x, double factor);
+/// Returns x in wide_dtype of it: bf16 and f16 as f32, f32 and f64 as they are. The gradient is rounded to the type of x.
+Variable widened(const Variable& x);
 Variable exp(const Variable& x);
 Variable log(const Variable& x);
 Variable sqrt(const Variable& x);

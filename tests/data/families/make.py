@@ -47,6 +47,10 @@ CONFIGS = {
         hidden_size_per_layer_input=0, layer_types=TYPES + ["full_attention"], final_logit_softcapping=3.0, rope_parameters={
             "sliding_attention": rope(1000.0),
             "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.5, "rope_theta": 10000.0}}),
+    "gemma4-experts": lambda: transformers.Gemma4TextConfig(
+        **{**SIZES, "num_hidden_layers": 2}, head_dim=4, global_head_dim=8, sliding_window=6, hidden_size_per_layer_input=0,
+        layer_types=TYPES[:2], enable_moe_block=True, num_experts=4, top_k_experts=2, moe_intermediate_size=12, rope_parameters={
+            "sliding_attention": rope(1000.0), "full_attention": rope(10000.0)}),
     "gemma4-plain": lambda: transformers.Gemma4TextConfig(
         **SIZES, head_dim=4, global_head_dim=6, sliding_window=6, hidden_size_per_layer_input=0, layer_types=[*TYPES[:2], "full_attention"],
         rope_parameters={"sliding_attention": rope(1000.0), "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25,
@@ -98,7 +102,21 @@ def backward(model, ids, labels):
 
 def named(model, prefix, value):
     """The parameters' values under the names that the folder has for them."""
-    return {prefix + k.replace("model.language_model.", "model."): value(p) for k, p in text_of(model)}
+    return {prefix + k: v for k, v in single_experts({k.replace("model.language_model.", "model."): value(p) for k, p in text_of(model)})}
+
+
+def single_experts(tensors):
+    """Stacked experts as one tensor each."""
+    for k, v in tensors.items():
+        base, _, last = k.rpartition(".")
+        if base.endswith("experts") and last == "gate_up_proj":
+            for e, w in enumerate(v):
+                gate, up = w.chunk(2)
+                yield from ((f"{base}.{e}.gate_proj.weight", gate), (f"{base}.{e}.up_proj.weight", up))
+        elif base.endswith("experts") and last == "down_proj":
+            yield from ((f"{base}.{e}.down_proj.weight", w) for e, w in enumerate(v))
+        else:
+            yield k, v
 
 
 def text_of(model):
@@ -124,7 +142,7 @@ def steps(model, batches):
 def write(name, config, seed):
     config._attn_implementation = "eager"
     kind = transformers.AutoModelForImageTextToText if hasattr(config, "vision_config") else transformers.AutoModelForCausalLM
-    model = kind.from_config(config, attn_implementation="eager")
+    model = kind.from_config(config, attn_implementation="eager", experts_implementation="eager")
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for key, p in sorted(model.named_parameters()):
