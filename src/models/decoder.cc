@@ -3,8 +3,10 @@
 #include <cmath>
 
 #include "models/decoder_layers.h"
+#include "models/decoder_stream.h"
 #include "models/experts_beside.h"
 #include "models/head.h"
+#include "models/layer_input.h"
 #include "ops/elementwise/elementwise.h"
 
 // Shape letters: B = batch size, T = positions, C = width.
@@ -44,13 +46,15 @@ class DecoderEmbedding final : public nn::Module {
  public:
   DecoderEmbedding(const ModelConfig& c, DType dtype)
       : tokens_("model.embed_tokens", c.vocabulary, c.width, dtype, c.initializer_range, c.padding_row.value_or(-1)),
-        scale_(style_of(c).scaled_embedding ? rounded(std::sqrt(static_cast<double>(c.width)), dtype) : c.embedding_multiplier) {}
+        scale_(style_of(c).scaled_embedding ? rounded(std::sqrt(static_cast<double>(c.width)), dtype) : c.embedding_multiplier),
+        stream_(c) {}
 
   const nn::Embedding& tokens() const { return tokens_; }
 
   Variable forward(const Variable&, const Context& context) const override {
-    const Variable x_BTC = tokens_(context.batch->tokens_BT, context);
-    return scale_ == 1 ? x_BTC : ops::scale(x_BTC, scale_);
+    const Variable looked_up_BTC = tokens_(context.batch->tokens_BT, context);
+    const Variable x_BTC = scale_ == 1 ? looked_up_BTC : ops::scale(looked_up_BTC, scale_);
+    return stream_.joined({x_BTC, x_BTC, {}}, 0);
   }
 
   std::vector<nn::ParameterUse> parameters() const override { return nn::listed(tokens_); }
@@ -59,6 +63,7 @@ class DecoderEmbedding final : public nn::Module {
  private:
   nn::Embedding tokens_;
   double scale_;
+  DecoderStream stream_;
 };
 
 // A block that adds attention and then an MLP (or a mixture of experts) to its input, each with a norm of its input, of its output, or
@@ -66,33 +71,44 @@ class DecoderEmbedding final : public nn::Module {
 template <class Mlp>
 class DecoderBlock final : public nn::Module {
  public:
-  DecoderBlock(const ModelConfig& c, const std::string& name, const std::string& mlp, i64 layer, DType dtype)
-      : before_attention_(norm_if(style_of(c).norms.before_attention, c, name, dtype)),
+  /// `projection_norm` is that of layer_input.h, or null.
+  DecoderBlock(const ModelConfig& c, const std::string& name, const std::string& mlp, i64 layer,
+               const std::shared_ptr<nn::Parameter>& projection_norm, DType dtype)
+      : layer_(layer),
+        stream_(c),
+        before_attention_(norm_if(style_of(c).norms.before_attention, c, name, dtype)),
         attention_(c, name + ".self_attn", layer, dtype),
         after_attention_(norm_if(style_of(c).norms.after_attention, c, name, dtype)),
         before_mlp_(norm_if(style_of(c).norms.before_mlp, c, name, dtype)),
-        mlp_(c, name + "." + mlp, dtype),
+        mlp_(c, name + "." + mlp, layer, dtype),
         after_mlp_(norm_if(style_of(c).norms.after_mlp, c, name, dtype)),
         parallel_(style_of(c).parallel),
         multiplier_(c.residual_multiplier),
         attention_dropout_(name + ".self_attn.residual_dropout", c.residual_dropout),
         mlp_dropout_(name + "." + mlp + ".residual_dropout", c.residual_dropout) {
     if (c.experts && c.experts->beside) beside_.emplace(c, name, dtype);
+    if (projection_norm) layer_input_.emplace(c, name, layer, projection_norm, dtype);
+    windowed_ = c.is_windowed(layer), shares_keys_ = c.shares_keys(layer);
     if (!style_of(c).layer_scalar) return;
     scalar_ = nn::make_parameter(name + ".layer_scalar", {1}, dtype, {nn::Initializer::Kind::ones});
     scalar_->frozen = true;
   }
 
-  Variable forward(const Variable& x_BTC, const Context& context) const override {
-    const Variable normed = before_attention_ ? (*before_attention_)(x_BTC, context) : x_BTC;
+  Variable forward(const Variable& input, const Context& context) const override {
+    Travelling parts = stream_.split(input, layer_);
+    const Variable x_BTC = parts.x_BTC, normed = before_attention_ ? (*before_attention_)(x_BTC, context) : x_BTC;
     if (parallel_) return mlp_(attention_(x_BTC, normed, context), normed, context);
-    const Variable attended = added(x_BTC, normed, attention_, after_attention_, attention_dropout_, context);
+    nn::KeysAndValues* const keys = shares_keys_ || stream_.keeps_keys(layer_) ? &parts.shared[windowed_ ? 1 : 0] : nullptr;
+    const auto attend = [&](const Variable& residual, const Variable& in, const Context& to) { return attention_(residual, in, to, keys); };
+    const Variable attended = added(x_BTC, normed, attend, after_attention_, attention_dropout_, context);
     const Variable z = before_mlp_ ? (*before_mlp_)(attended, context) : attended;
     const auto fed = [&](const Variable& residual, const Variable& in, const Context& to) {
       return beside_ ? (*beside_)(mlp_({}, in, to), attended, to) : mlp_(residual, in, to);
     };
-    const Variable y = added(attended, z, fed, after_mlp_, mlp_dropout_, context);
-    return scalar_ ? ops::mul(y, context.use(*scalar_)) : y;
+    Variable y = added(attended, z, fed, after_mlp_, mlp_dropout_, context);
+    if (layer_input_) y = (*layer_input_)(y, parts.embedded_BTC, context);
+    parts.x_BTC = scalar_ ? ops::mul(y, context.use(*scalar_)) : y;
+    return stream_.joined(parts, layer_ + 1);
   }
 
   std::vector<nn::ParameterUse> parameters() const override {
@@ -104,6 +120,7 @@ class DecoderBlock final : public nn::Module {
     mlp_.list(list);
     if (beside_) beside_->list(list);
     if (after_mlp_) after_mlp_->list(list);
+    if (layer_input_) layer_input_->list(list);
     if (scalar_) list.push_back({scalar_});
     return list;
   }
@@ -127,6 +144,8 @@ class DecoderBlock final : public nn::Module {
     return ops::add(x, multiplier_ == 1 ? more : ops::scale(more, multiplier_));
   }
 
+  i64 layer_;
+  DecoderStream stream_;
   std::optional<DecoderNorm> before_attention_;
   DecoderAttention attention_;
   std::optional<DecoderNorm> after_attention_, before_mlp_;
@@ -136,13 +155,16 @@ class DecoderBlock final : public nn::Module {
   bool parallel_;
   double multiplier_;
   nn::Dropout attention_dropout_, mlp_dropout_;
+  std::optional<LayerInput> layer_input_;
   std::shared_ptr<nn::Parameter> scalar_;  // null if the block has none
+  bool windowed_ = false, shares_keys_ = false;
 };
 
-std::unique_ptr<nn::Module> block(const ModelConfig& c, i64 layer, DType dtype) {
+std::unique_ptr<nn::Module> block(const ModelConfig& c, i64 layer, const std::shared_ptr<nn::Parameter>& projection_norm, DType dtype) {
   const std::string name = "model.layers." + std::to_string(layer);
-  if (!c.has_experts(layer) || c.experts->beside) return std::make_unique<DecoderBlock<DecoderMlp>>(c, name, "mlp", layer, dtype);
-  return std::make_unique<DecoderBlock<DecoderExperts>>(c, name, style_of(c).experts.mixture, layer, dtype);
+  if (!c.has_experts(layer) || c.experts->beside)
+    return std::make_unique<DecoderBlock<DecoderMlp>>(c, name, "mlp", layer, projection_norm, dtype);
+  return std::make_unique<DecoderBlock<DecoderExperts>>(c, name, style_of(c).experts.mixture, layer, projection_norm, dtype);
 }
 
 }  // namespace
@@ -152,7 +174,12 @@ nn::Sequential build_decoder(const ModelConfig& c, DType dtype) {
   auto embedding = std::make_unique<DecoderEmbedding>(c, dtype);
   const nn::ParameterUse head = head_weight(c.tied_head, embedding->tokens(), c.initializer_range);
   model.push(std::move(embedding));
-  for (i64 layer = 0; layer < c.layers; ++layer) model.push(block(c, layer, dtype));
+  std::shared_ptr<nn::Parameter> projection_norm;  // which all layers share
+  if (c.layer_embedding > 0) {
+    projection_norm =
+        nn::make_parameter("model.per_layer_projection_norm.weight", {c.layer_embedding}, dtype, {nn::Initializer::Kind::ones});
+  }
+  for (i64 layer = 0; layer < c.layers; ++layer) model.push(block(c, layer, projection_norm, dtype));
   const bool evened_out = c.experts && c.experts->evened_out;
   if (evened_out) model.router_loss_experts = c.experts->count;
   LanguageModelHead<DecoderNorm>::Options options;

@@ -66,6 +66,7 @@ DecoderAttention::DecoderAttention(const ModelConfig& c, const std::string& name
       heads_(c.heads),
       kv_heads_(c.kv_heads_of(layer)),
       window_(c.is_windowed(layer) ? c.window : 0),
+      shares_keys_(c.shares_keys(layer)),
       scale_(score_scale(c)),
       softcap_(c.attention_softcap),
       query_growth_(c.rope_scaling ? c.rope_scaling->query_growth : 0),
@@ -74,12 +75,12 @@ DecoderAttention::DecoderAttention(const ModelConfig& c, const std::string& name
       norm_eps_(c.norm_eps),
       qkv_(projection_if(style_.fused_qkv, c, name + ".qkv_proj", c.width, (heads_ + 2 * kv_heads_) * head_dim_, c.attention_bias, dtype)),
       q_(projection_if(!style_.fused_qkv, c, name + ".q_proj", c.width, heads_ * head_dim_, c.attention_bias, dtype)),
-      k_(projection_if(!style_.fused_qkv, c, name + ".k_proj", c.width, kv_heads_ * head_dim_, c.attention_bias, dtype)),
-      v_(projection_if(!style_.fused_qkv && !values_are_keys(c, layer), c, name + ".v_proj", c.width, kv_heads_ * head_dim_,
-                       c.attention_bias, dtype)),
+      k_(projection_if(!style_.fused_qkv && !shares_keys_, c, name + ".k_proj", c.width, kv_heads_ * head_dim_, c.attention_bias, dtype)),
+      v_(projection_if(!style_.fused_qkv && !shares_keys_ && !values_are_keys(c, layer), c, name + ".v_proj", c.width,
+                       kv_heads_ * head_dim_, c.attention_bias, dtype)),
       o_(projection(c, name + ".o_proj", heads_ * head_dim_, c.width, c.output_bias, dtype)),
       q_norm_(qk_norm(c, name + ".q_norm", heads_, head_dim_, dtype)),
-      k_norm_(qk_norm(c, name + ".k_norm", kv_heads_, head_dim_, dtype)),
+      k_norm_(shares_keys_ ? std::nullopt : qk_norm(c, name + ".k_norm", kv_heads_, head_dim_, dtype)),
       dropout_(name + ".attention_dropout", c.attention_dropout),
       library_(c.attention) {}
 
@@ -89,11 +90,16 @@ Variable DecoderAttention::normed(const Variable& x, const std::optional<nn::Rms
   return (*norm)(heads(x, head_dim_), context);
 }
 
+Variable DecoderAttention::values_of(const Variable& v) const {
+  return style_.value_norm ? ops::rms_norm(v, Variable(ones({head_dim_}, v.dtype())), norm_eps_) : v;
+}
+
 DecoderAttention::Heads DecoderAttention::heads_of(const Variable& x_BTC, const Context& context) const {
   if (!style_.fused_qkv) {
-    const Variable q = normed((*q_)(x_BTC, context), q_norm_, context), raw_k = (*k_)(x_BTC, context), k = normed(raw_k, k_norm_, context);
-    const Variable v = heads(v_ ? (*v_)(x_BTC, context) : raw_k, head_dim_);
-    return {q, k, style_.value_norm ? ops::rms_norm(v, Variable(ones({head_dim_}, v.dtype())), norm_eps_) : v};
+    const Variable q = normed((*q_)(x_BTC, context), q_norm_, context);
+    if (shares_keys_) return {q, {}, {}};
+    const Variable k = (*k_)(x_BTC, context), normed_k = normed(k, k_norm_, context);
+    return {q, normed_k, values_of(heads(v_ ? (*v_)(x_BTC, context) : k, head_dim_))};
   }
   const Variable all = heads((*qkv_)(x_BTC, context), head_dim_);
   const i64 keys = heads_ + kv_heads_;
@@ -107,13 +113,16 @@ Variable DecoderAttention::rotated(const Variable& x, const Tensor& positions_BT
                            : ops::rope(x, positions_BT, frequencies, rotary_->scaling);
 }
 
-Variable DecoderAttention::operator()(const Variable& residual_BTC, const Variable& x_BTC, const Context& context) const {
+Variable DecoderAttention::operator()(const Variable& residual_BTC, const Variable& x_BTC, const Context& context,
+                                      nn::KeysAndValues* shared) const {
   const Tensor& positions_BT = context.batch->positions_BT;
   const auto [q, k, v_BTHD] = heads_of(x_BTC, context);
   const i64 length = context.cache ? context.cache->positions() : x_BTC.shape()[1];
   Variable q_BTHD = rotated(q, positions_BT, length);
   if (query_growth_ != 0) q_BTHD = ops::grown(q_BTHD, positions_BT, query_growth_, rotary_->original_positions);
-  const auto [keys_BTHD, values_BTHD] = nn::with_cached(context, rotated(k, positions_BT, length), v_BTHD);
+  const nn::KeysAndValues own = shares_keys_ ? *shared : nn::KeysAndValues{rotated(k, positions_BT, length), v_BTHD};
+  if (shared && !shares_keys_) *shared = own;
+  const auto [keys_BTHD, values_BTHD] = nn::with_cached(context, own.k, own.v);
   ops::AttentionOptions options;
   options.scale = scale_;
   options.dropout = dropout_.share(context);
@@ -138,12 +147,12 @@ void DecoderAttention::list(nn::ParameterList& parameters) const {
   }
 }
 
-DecoderMlp::DecoderMlp(const ModelConfig& c, const std::string& name, DType dtype)
+DecoderMlp::DecoderMlp(const ModelConfig& c, const std::string& name, i64 layer, DType dtype)
     : gelu_gate_(style_of(c).gelu_gate),
-      gate_up_(projection_if(style_of(c).fused_gate, c, name + ".gate_up_proj", c.width, 2 * c.mlp_width, c.mlp_bias, dtype)),
-      gate_(projection_if(!gate_up_, c, name + ".gate_proj", c.width, c.mlp_width, c.mlp_bias, dtype)),
-      up_(projection_if(!gate_up_, c, name + ".up_proj", c.width, c.mlp_width, c.mlp_bias, dtype)),
-      down_(projection(c, name + ".down_proj", c.mlp_width, c.width, c.mlp_bias, dtype)) {}
+      gate_up_(projection_if(style_of(c).fused_gate, c, name + ".gate_up_proj", c.width, 2 * c.mlp_width_of(layer), c.mlp_bias, dtype)),
+      gate_(projection_if(!gate_up_, c, name + ".gate_proj", c.width, c.mlp_width_of(layer), c.mlp_bias, dtype)),
+      up_(projection_if(!gate_up_, c, name + ".up_proj", c.width, c.mlp_width_of(layer), c.mlp_bias, dtype)),
+      down_(projection(c, name + ".down_proj", c.mlp_width_of(layer), c.width, c.mlp_bias, dtype)) {}
 
 Variable DecoderMlp::operator()(const Variable& residual_BTC, const Variable& x_BTC, const Context& context) const {
   const Variable both = gate_up_ ? (*gate_up_)(x_BTC, context) : Variable();

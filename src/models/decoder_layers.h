@@ -6,6 +6,7 @@
 #include "models/families/style.h"
 #include "models/rotary.h"
 #include "models/router_loss.h"
+#include "nn/key_value_cache.h"
 #include "nn/layers.h"
 
 namespace spillway::models {
@@ -14,8 +15,10 @@ namespace spillway::models {
 class DecoderAttention {
  public:
   DecoderAttention(const ModelConfig& config, const std::string& name, i64 layer, DType dtype);
-  /// Returns the attention of x, plus the residual if that has a value.
-  nn::Variable operator()(const nn::Variable& residual_BTC, const nn::Variable& x_BTC, const nn::Context& context) const;
+  /// Returns the attention of x, plus the residual if that has a value. A layer that shares keys reads `keys`, those of another layer; any
+  /// other layer stores there its own, rotated, if `keys` is not null.
+  nn::Variable operator()(const nn::Variable& residual_BTC, const nn::Variable& x_BTC, const nn::Context& context,
+                          nn::KeysAndValues* keys = nullptr) const;
   void list(nn::ParameterList& parameters) const;
 
  private:
@@ -23,17 +26,19 @@ class DecoderAttention {
     nn::Variable q_BTHD, k_BTHD, v_BTHD;
   };
   Heads heads_of(const nn::Variable& x_BTC, const nn::Context& context) const;
+  nn::Variable values_of(const nn::Variable& v_BTHD) const;
   /// Rotates the heads x by their positions. `length` is the number of positions that a row has, or will have
   /// when generation ends: longrope chooses its frequencies by it.
   nn::Variable rotated(const nn::Variable& x_BTHD, const Tensor& positions_BT, i64 length) const;
   nn::Variable normed(const nn::Variable& x, const std::optional<nn::RmsNorm>& norm, const nn::Context& context) const;
 
   i64 head_dim_, heads_, kv_heads_, window_;
+  bool shares_keys_;
   double scale_, softcap_, query_growth_;
   std::optional<Rotary> rotary_;
   const DecoderStyle& style_;
   double norm_eps_;
-  std::optional<nn::Linear> qkv_, q_, k_, v_;  // either qkv_ alone is set, or q_, k_ and v_ are
+  std::optional<nn::Linear> qkv_, q_, k_, v_;  // either qkv_ alone is set, or those of q_, k_ and v_ that the layer has
   nn::Linear o_;
   std::optional<nn::RmsNorm> q_norm_, k_norm_;
   nn::Dropout dropout_;
@@ -43,7 +48,7 @@ class DecoderAttention {
 /// A gated MLP: down(activation(gate(x)) * up(x)).
 class DecoderMlp {
  public:
-  DecoderMlp(const ModelConfig& config, const std::string& name, DType dtype);
+  DecoderMlp(const ModelConfig& config, const std::string& name, i64 layer, DType dtype);
   nn::Variable operator()(const nn::Variable& residual_BTC, const nn::Variable& x_BTC, const nn::Context& context) const;
   void list(nn::ParameterList& parameters) const;
 
@@ -57,7 +62,7 @@ class DecoderMlp {
 /// weighted by the router. Mixtral's parameter names differ from those of the other families.
 class DecoderExperts {
  public:
-  DecoderExperts(const ModelConfig& config, const std::string& name, DType dtype);
+  DecoderExperts(const ModelConfig& config, const std::string& name, i64 layer, DType dtype);
   nn::Variable operator()(const nn::Variable& residual_BTC, const nn::Variable& x_BTC, const nn::Context& context) const;
   void list(nn::ParameterList& parameters) const;
 

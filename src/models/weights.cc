@@ -56,8 +56,8 @@ bool is_of_no_module(const std::string& tensor) {
   return std::ranges::find(kModules, std::string_view(tensor).substr(0, tensor.find('.'))) == std::end(kModules);
 }
 
-// Returns whether two blocks use the parameter, for example the embedding and a tied head.
-bool is_tied(const nn::Sequential& model, const nn::Parameter& parameter) { return model.uses(parameter.id) > 1; }
+// Returns whether the parameter is the embedding of a tied head.
+bool is_tied(const nn::Sequential& model, const nn::Parameter& parameter) { return parameter.of_ids && model.uses(parameter.id) > 1; }
 
 void refuse_if_any(const std::filesystem::path& folder, const char* what, const Names& names, const char* cure) {
   if (names.empty()) return;

@@ -46,8 +46,8 @@ TEST_P(HostileFamily, IsRefusedByTheKeysName) {
 INSTANTIATE_TEST_SUITE_P(
     Table, HostileFamily,
     ::testing::Values(
-        Hostile{kOthers, R"({"model_type": "gemma4_text", "sliding_window": 4})", "hidden_size_per_layer_input", "E2B and E4B"},
-        Hostile{kGemma4, R"({"num_kv_shared_layers": 1})", "num_kv_shared_layers", "E2B and E4B"},
+        Hostile{kOthers, R"({"model_type": "gemma4_text", "sliding_window": 4})", "vocab_size_per_layer_input", "vocab_size"},
+        Hostile{kGemma4, R"({"num_kv_shared_layers": 1})", "num_kv_shared_layers", "leaves a layer of each kind"},
         Hostile{kGemma4, R"({"enable_moe_block": true})", "num_experts", "whole number"},
         Hostile{kGemma4, R"({"per_layer_config": []})", "per_layer_config", "an object"},
         Hostile{kGemma4, R"({"per_layer_config": {"0": {"head_dim": 8}}})", "per_layer_config", "entries are layers with full_attention"},

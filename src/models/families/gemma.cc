@@ -77,14 +77,28 @@ void read_layers(const ConfigObject& object, const ModelConfig& config, FullAtte
   full = first.value();  // the last layer has no window
 }
 
-void refuse_unless(const ConfigObject& object, const char* key, i64 harmless, i64 otherwise, const char* what) {
-  if (object.whole(key, 0, kMaxToken, otherwise) != harmless)
-    object.complain(key, std::to_string(harmless) + " (" + what + " are not supported yet)");
+constexpr i64 kMaxSharingLayers = 255;  // the norm that all layers share numbers its uses in 8 bits
+
+// Reads what Gemma 4 E2B and E4B have beside the others: embeddings of each layer, and layers at the end that share keys and values.
+void read_small(const ConfigObject& object, ModelConfig& config) {
+  config.layer_embedding = object.whole("hidden_size_per_layer_input", 0, kMaxWidth, 256);
+  const i64 rows = config.layer_embedding > 0 ? object.whole("vocab_size_per_layer_input", 1, kMaxVocabulary, 262144) : config.vocabulary;
+  if (rows != config.vocabulary)
+    object.complain("vocab_size_per_layer_input", std::to_string(config.vocabulary) + ", the value of `vocab_size`");
+  if (config.layer_embedding > 0 && config.layers > kMaxSharingLayers)
+    object.complain("num_hidden_layers", "at most " + std::to_string(kMaxSharingLayers) + " layers that have embeddings of their own");
+  config.shared_key_layers = object.whole("num_kv_shared_layers", 0, config.layers - 1, 0);
+  config.wide_shared_mlp = object.flag("use_double_wide_mlp", false) && config.shared_key_layers > 0;
+  for (i64 layer = config.layers - config.shared_key_layers; layer < config.layers; ++layer) {
+    i64 from = config.layers - config.shared_key_layers - 1;
+    while (from >= 0 && config.is_windowed(from) != config.is_windowed(layer)) --from;
+    if (from < 0)
+      object.complain("num_kv_shared_layers",
+                      "a number that leaves a layer of each kind in layer_types before the layers that share its keys");
+  }
 }
 
 void read_gemma4(const ConfigObject& object, ModelConfig& config) {
-  refuse_unless(object, "hidden_size_per_layer_input", 0, 256, "embeddings of each layer, as in Gemma 4 E2B and E4B,");
-  refuse_unless(object, "num_kv_shared_layers", 0, 0, "keys and values that layers share, as in Gemma 4 E2B and E4B,");
   if (object.flag("enable_moe_block", false)) {
     ExpertsConfig experts{.count = object.whole("num_experts", 1, kMaxExperts), .beside = true};
     experts.chosen = object.whole("top_k_experts", 1, experts.count);
@@ -93,6 +107,7 @@ void read_gemma4(const ConfigObject& object, ModelConfig& config) {
   }
   read_windows(object, config, window_of(object, 512), [](i64 layer) { return (layer + 1) % 6 != 0; });
   if (config.is_windowed(config.layers - 1)) config.windowed.back() = false;  // as transformers does
+  read_small(object, config);
   config.attention_multiplier = 1;
   config.logit_softcap = cap_of(object, "final_logit_softcapping", 0);
   FullAttention full;
@@ -121,8 +136,10 @@ void write_gemma4(const ModelConfig& c, json& root) {
     if (!c.is_windowed(i))
       root["per_layer_config"][std::to_string(i)] = {{"head_dim", full.head_dim}, {"num_key_value_heads", full.kv_heads}};
   }
-  root["hidden_size_per_layer_input"] = root["num_kv_shared_layers"] = 0;
-  root["use_double_wide_mlp"] = false;
+  root["hidden_size_per_layer_input"] = c.layer_embedding;
+  root["vocab_size_per_layer_input"] = c.vocabulary;
+  root["num_kv_shared_layers"] = c.shared_key_layers;
+  root["use_double_wide_mlp"] = c.wide_shared_mlp;
   root["enable_moe_block"] = c.experts.has_value();
   if (c.experts) {
     root["num_experts"] = c.experts->count;
@@ -133,6 +150,20 @@ void write_gemma4(const ModelConfig& c, json& root) {
 }
 
 constexpr DecoderPreset kGemma4Presets[] = {
+    {"gemma4-e2b",
+     R"({"num_hidden_layers": 35, "hidden_size": 1536, "num_attention_heads": 8, "num_key_value_heads": 1, "intermediate_size": 6144,
+         "vocab_size": 262144, "max_position_embeddings": 131072, "num_kv_shared_layers": 20, "use_double_wide_mlp": true,
+         "final_logit_softcapping": 30.0, "layer_types": [
+         "sliding_attention", "sliding_attention", "sliding_attention", "sliding_attention", "full_attention",
+         "sliding_attention", "sliding_attention", "sliding_attention", "sliding_attention", "full_attention",
+         "sliding_attention", "sliding_attention", "sliding_attention", "sliding_attention", "full_attention",
+         "sliding_attention", "sliding_attention", "sliding_attention", "sliding_attention", "full_attention",
+         "sliding_attention", "sliding_attention", "sliding_attention", "sliding_attention", "full_attention",
+         "sliding_attention", "sliding_attention", "sliding_attention", "sliding_attention", "full_attention",
+         "sliding_attention", "sliding_attention", "sliding_attention", "sliding_attention", "full_attention"]})"},
+    {"gemma4-e4b",
+     R"({"num_hidden_layers": 42, "hidden_size": 2560, "num_attention_heads": 8, "num_key_value_heads": 2, "intermediate_size": 10240,
+         "vocab_size": 262144, "max_position_embeddings": 131072, "num_kv_shared_layers": 18, "final_logit_softcapping": 30.0})"},
     {"gemma4-26b-a4b",
      R"({"num_hidden_layers": 30, "hidden_size": 2816, "num_attention_heads": 16, "num_key_value_heads": 8, "intermediate_size": 2112,
          "vocab_size": 262144, "max_position_embeddings": 262144, "sliding_window": 1024, "attention_k_eq_v": true,

@@ -148,6 +148,10 @@ struct ModelConfig {
   double attention_softcap = 0, logit_softcap = 0;  // the soft caps of scores and logits; 0 means no soft cap
   std::optional<ExpertsConfig> experts;
   std::optional<FullAttention> full_attention;
+  i64 shared_key_layers =
+      0;  // so many layers at the end use the keys and values of the last layer before them that has a window as they do
+  bool wide_shared_mlp = false;  // whether these layers have MLPs of twice the width
+  i64 layer_embedding = 0;       // the width of the embeddings that each layer has of its own (layer_input.h); 0 means none
 
   bool operator==(const ModelConfig&) const = default;
   bool reads_images() const { return family >= Family::cifar_net; }
@@ -158,6 +162,8 @@ struct ModelConfig {
   const FullAttention* full_attention_of(i64 layer) const { return full_attention && !is_windowed(layer) ? &*full_attention : nullptr; }
   i64 kv_heads_of(i64 layer) const { return full_attention_of(layer) ? full_attention->kv_heads : kv_heads; }
   i64 head_dim_of(i64 layer) const { return full_attention_of(layer) ? full_attention->head_dim : head_dim; }
+  bool shares_keys(i64 layer) const { return layer >= layers - shared_key_layers; }
+  i64 mlp_width_of(i64 layer) const { return wide_shared_mlp && shares_keys(layer) ? 2 * mlp_width : mlp_width; }
   bool is_rotated(i64 layer) const { return unrotated.empty() || !unrotated[static_cast<size_t>(layer)]; }
 };
 

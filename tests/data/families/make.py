@@ -21,7 +21,7 @@ torch.set_num_threads(1)
 
 SIZES = dict(vocab_size=31, hidden_size=16, intermediate_size=20, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
              max_position_embeddings=64, bos_token_id=1, eos_token_id=2, pad_token_id=None, attention_dropout=0.0)
-STEPS, T = 10, 23
+STEPS, T, LAYERS_OF_SMALL = 10, 23, 5
 TYPES = ["sliding_attention", "full_attention", "sliding_attention"]
 
 
@@ -51,6 +51,10 @@ CONFIGS = {
         **{**SIZES, "num_hidden_layers": 2}, head_dim=4, global_head_dim=8, sliding_window=6, hidden_size_per_layer_input=0,
         layer_types=TYPES[:2], enable_moe_block=True, num_experts=4, top_k_experts=2, moe_intermediate_size=12, rope_parameters={
             "sliding_attention": rope(1000.0), "full_attention": rope(10000.0)}),
+    "gemma4-small": lambda: transformers.Gemma4TextConfig(
+        **{**SIZES, "num_hidden_layers": 5}, head_dim=4, global_head_dim=6, sliding_window=6, hidden_size_per_layer_input=3,
+        vocab_size_per_layer_input=31, num_kv_shared_layers=2, use_double_wide_mlp=True, layer_types=[*TYPES, "sliding_attention", "full_attention"],
+        rope_parameters={"sliding_attention": rope(1000.0), "full_attention": rope(10000.0)}),
     "gemma4-plain": lambda: transformers.Gemma4TextConfig(
         **SIZES, head_dim=4, global_head_dim=6, sliding_window=6, hidden_size_per_layer_input=0, layer_types=[*TYPES[:2], "full_attention"],
         rope_parameters={"sliding_attention": rope(1000.0), "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25,
@@ -109,6 +113,12 @@ def single_experts(tensors):
     """Stacked experts as one tensor each."""
     for k, v in tensors.items():
         base, _, last = k.rpartition(".")
+        if k.endswith(("embed_tokens_per_layer.weight", "per_layer_model_projection.weight")):  # those of all layers of Gemma 4
+            table = "embed" in last or "embed" in base
+            prefix, name = base.rpartition(".")[0], "per_layer_embedding" if table else "per_layer_model_projection"
+            for i, part in enumerate(v.chunk(LAYERS_OF_SMALL, 1 if table else 0)):
+                yield f"{prefix}.layers.{i}.{name}.weight", part
+            continue
         if base.endswith("experts") and last == "gate_up_proj":
             for e, w in enumerate(v):
                 gate, up = w.chunk(2)
@@ -125,11 +135,12 @@ def text_of(model):
 
 
 def steps(model, batches):
-    """The losses and gradient norms of ten AdamW steps, and the weights after them."""
+    """The losses and gradient norms of ten AdamW steps, and the weights after them. eps is not 1e-8: where a gradient is almost zero, AdamW
+    would divide rounding by it."""
     trained = [p for _, p in text_of(model)]
     decay, others = [p for p in trained if p.dim() >= 2], [p for p in trained if p.dim() < 2]
     optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}], lr=1e-3,
-                                  betas=(0.9, 0.95), eps=1e-8, foreach=False)
+                                  betas=(0.9, 0.95), eps=1e-6, foreach=False)
     losses, norms = [], []
     for ids in batches:
         _, loss, _ = backward(model, ids, ids)
