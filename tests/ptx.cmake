@@ -75,8 +75,9 @@ target_link_libraries(test_ptx PRIVATE spillway_test_support ptx_cuda)
 set_target_properties(test_ptx PROPERTIES BUILD_RPATH ${ptx_folder})
 gtest_discover_tests(test_ptx DISCOVERY_TIMEOUT 120 DISCOVERY_MODE PRE_TEST TEST_PREFIX "ptx/" PROPERTIES TIMEOUT 600 LABELS quick)
 
-# This program tests how much of the GPU's memory kernels of rows ask for.
-add_executable(test_costs_ptx ${CMAKE_CURRENT_SOURCE_DIR}/ptx/costs/row_costs_test.cc)
+# This program tests how much of the GPU's memory kernels of rows ask for, and how many instructions attention with masks takes.
+file(GLOB costs_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/ptx/costs/*_test.cc)
+add_executable(test_costs_ptx ${costs_tests})
 target_link_libraries(test_costs_ptx PRIVATE spillway_test_support ptx_cuda spillway_kernels_losses spillway_kernels_sequence spillway_kernels_experts)
 target_link_options(test_costs_ptx PRIVATE LINKER:--no-as-needed LINKER:--disable-new-dtags)
 set_target_properties(test_costs_ptx PROPERTIES SPILLWAY_PTX ON LINKER_LANGUAGE CXX CUDA_RUNTIME_LIBRARY None BUILD_RPATH ${ptx_folder})
