@@ -3,15 +3,11 @@
 #pragma once
 #include <algorithm>
 
-#include "kernels/products/gemm.h"
+#include "kernels/sequence/chunk_products_cpu.h"
 #include "kernels/sequence/scan_rows.h"
 #include "kernels/sequence/selective_scan_problem.h"
 
 namespace spillway::kernels::scan {
-
-using gemm::Operand;
-using gemm::Packed;
-using gemm::Side;
 
 // Tasks lie in at most kLanes sequences, each with a workspace of its own. Results do not depend on the number of threads.
 constexpr i64 kLanes = 16;
@@ -19,26 +15,6 @@ constexpr i64 kLanes = 16;
 inline i64 lanes_of(const ScanShape& s) { return std::min(s.B * scan_blocks_of_row(s), kLanes); }
 inline i64 chunk_of(const ScanShape& s) { return std::min(s.T, kScanChunk); }
 inline i64 state_elems(const ScanShape& s) { return round_up(s.N * s.P, 16); }
-inline i64 packed(i64 outer, i64 k) { return gemm::packed_elems<float>(outer, k); }
-
-/// Columns [h * width, (h + 1) * width) of a row of the batch of a view [B, T, C], seen as a matrix [T, width].
-template <class S>
-struct Rows {
-  S* data;
-  i64 stride;
-  Rows(const Tensor& view, i64 b, i64 h, i64 width) : data(view.data<S>() + b * view.stride(0) + h * width), stride(view.stride(1)) {}
-  S* row(i64 t) const { return data + t * stride; }
-  // Operands of products that begin at row t. The outer dimension is T in by_row(), and the columns in by_column().
-  Operand<S> by_row(i64 t) const { return {row(t), stride, 1}; }
-  Operand<S> by_column(i64 t) const { return {row(t), 1, stride}; }
-};
-
-/// Takes pieces of a task's workspace, one after the other.
-template <class T>
-struct Pieces {
-  T* next;
-  T* take(i64 elems) { return std::exchange(next, next + round_up(elems, 16)); }
-};
 
 /// The time steps of a chunk of one head.
 template <class T>
@@ -84,11 +60,6 @@ struct Scan {
     gemm::pack(Side::b, Operand<T>{scaled, 1, shape.P}, shape.P, chunk.rows, right);
     if (state) scan::times(state, shape.N * shape.P, s.total, next);
     multiply(shape.N, shape.P, chunk.rows, b_across, right, next, shape.P, state != nullptr);
-  }
-
-  // Computes c[m, n] = A[m, k] B[k, n] of packed operands, or adds the product to c.
-  static void multiply(i64 m, i64 n, i64 k, const T* a, const T* b, T* c, i64 stride, bool add = false) {
-    gemm::multiply<T, T>(m, n, k, Packed<T>{a, k}, Packed<T>{b, k}, {c, stride, add ? c : nullptr, stride});
   }
 };
 

@@ -61,7 +61,7 @@ struct Forward : Scan<S> {
     const Rows<S> b(in.b_BTY, block.b, block.group, shape.N), c(in.c_BTY, block.b, block.group, shape.N);
     gemm::pack(Side::a, c.by_row(chunk.begin), chunk.rows, shape.N, to.c_rows);
     gemm::pack(Side::b, b.by_row(chunk.begin), chunk.rows, shape.N, to.b_rows);
-    this->multiply(chunk.rows, chunk.rows, shape.N, to.c_rows, to.b_rows, to.scores, chunk.rows);
+    multiply(chunk.rows, chunk.rows, shape.N, to.c_rows, to.b_rows, to.scores, chunk.rows);
     if (chunk.continued) gemm::pack(Side::a, b.by_column(chunk.begin), shape.N, chunk.rows, to.b_across);
   }
 
@@ -77,7 +77,7 @@ struct Forward : Scan<S> {
     }
     if (chunk.continues) {
       gemm::pack(Side::b, Operand<T>{state, 1, width}, width, shape.N, to.right);
-      this->multiply(rows, width, shape.N, to.c_rows, to.right, to.sums, width);
+      multiply(rows, width, shape.N, to.c_rows, to.right, to.sums, width);
     }
     const T d = widen(in.d_H.template data<S>()[h]);
     for (i64 t = 0; t < rows; ++t) {

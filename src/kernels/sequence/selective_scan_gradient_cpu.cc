@@ -36,7 +36,7 @@ struct ParameterSums {
 template <class S>
 struct Gradient : Scan<S> {
   using T = Wide<S>;
-  using Scan<S>::shape, Scan<S>::in, Scan<S>::multiply;
+  using Scan<S>::shape, Scan<S>::in;
   const Tensor& dy;
   const ScanTensors& to;
   T *db_partial, *dc_partial;  // [B, blocks of a row, T, N]

@@ -2,6 +2,7 @@
 // lie alone in their rows.
 #include "ops/sequence/selective_scan.h"
 
+#include "base/error.h"
 #include "ops/dense.h"
 #include "ops/rows/gated_norm.h"
 #include "tests/support/gradient_check.h"
