@@ -48,10 +48,11 @@ struct ScanChunk {
   bool continued;  // the state after the chunk is needed
 };
 /// Returns the chunk that begins at element t of a row of `length` elements. `given` says whether the row has an initial state, `wanted`
-/// whether its last state is needed.
+/// whether its last state is needed. A row that begins with position 0 begins a document, so that its initial state does not count.
 constexpr ScanChunk scan_chunk(const i32* positions_T, i64 t, i64 length, bool given = false, bool wanted = false) {
   const i64 end = chunk_end(positions_T, t, length, kScanChunk);
-  return {t, end - t, t == 0 ? given : !begins_document(positions_T, t), end == length ? wanted : !begins_document(positions_T, end)};
+  return {t, end - t, t == 0 ? given && !(positions_T && positions_T[0] == 0) : !begins_document(positions_T, t),
+          end == length ? wanted : !begins_document(positions_T, end)};
 }
 
 /// The time step of one position, and its derivative by dt_raw.

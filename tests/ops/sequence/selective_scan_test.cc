@@ -169,6 +169,18 @@ TEST(SelectiveScan, GoesOnFromAState) {
   }
 }
 
+// A row that begins with position 0 begins a document: the state that is given does not count.
+TEST(SelectiveScan, ForgetsAStateBeforeADocument) {
+  const Case c{2, 5, 4, 3, 2, 5};
+  const auto in = inputs(c, DType::f64);
+  SelectiveScanOptions o = options(c, test::ints({0, 1, 2, 3, 4, 7, 8, 9, 0, 1}, {2, 5}));
+  const Tensor without = scan({in.begin(), in.end()}, o).value;
+  o.first_state_BHNP = test::random({c.B, c.H, c.N, c.P}, DType::f64, 8);
+  const Tensor with = scan({in.begin(), in.end()}, o).value;
+  EXPECT_TRUE(test::same_bits(ops::dense(with.slice(0, 0, 1)), ops::dense(without.slice(0, 0, 1))));
+  EXPECT_FALSE(test::same_bits(ops::dense(with.slice(0, 1, 2)), ops::dense(without.slice(0, 1, 2))));
+}
+
 TEST(SelectiveScan, SameBitsOnAnyThreads) {
   const Case c{2, 150, 10, 7, 2, 9};
   for (const DType dtype : {DType::f32, DType::bf16}) {
