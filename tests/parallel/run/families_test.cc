@@ -1,0 +1,66 @@
+// The models of tests/data/families compute the same bits wherever their data lie and whichever ranks compute them: on nvme, recomputed,
+// with spilled activations, with weights and state divided among two ranks, and in two pipeline stages. What a family passes from block to
+// block beside the residual, parameters that blocks share and parameters that are never trained take part.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "models/model.h"
+#include "models/weights.h"
+#include "tests/parallel/run/support_run.h"
+#include "tests/support/fixtures.h"
+
+namespace spillway::test::families_test {
+namespace {
+
+using parallel::Tier;
+
+RunOptions options_of(const std::string& folder) {
+  static std::map<std::string, std::pair<nn::Sequential, std::unique_ptr<models::FolderWeights>>> all;
+  auto& [model, weights] = all[folder];
+  RunOptions o;
+  o.model = models::read_config(data(folder));
+  if (!weights) {
+    model = models::build(o.model, DType::f32);
+    weights = std::make_unique<models::FolderWeights>(model, data(folder));
+  }
+  o.weights = [source = weights.get()](const nn::Parameter& p, i64 begin, std::span<double> out) { source->read(p, begin, out); };
+  o.sequence_length = 23;
+  o.micro_batches = 2;
+  return o;
+}
+
+const std::vector<Way>& ways() {
+  static const auto rests_on_nvme = [](RunOptions& o) { o.parameters = o.gradients = o.optimizer = Tier::nvme; };
+  static const std::vector<Way> all = {
+      {"nvme_recomputed", [](RunOptions& o) { rests_on_nvme(o), o.recompute = true; }},
+      {"nvme_spilled", [](RunOptions& o) { rests_on_nvme(o), o.activations = Tier::nvme; }},
+      {"zero3", [](RunOptions& o) { o.ranks = 2, o.zero_stage = 3, o.micro_batches = 1; }},
+      {"zero3_nvme", [](RunOptions& o) { rests_on_nvme(o), o.ranks = 2, o.zero_stage = 3, o.micro_batches = 1; }},
+      {"two_stages", [](RunOptions& o) { o.pipeline.ranks = 2; }},
+  };
+  return all;
+}
+
+class Families : public testing::TestWithParam<std::tuple<std::string, size_t>> {};
+
+TEST_P(Families, AreTheSameBitsAnywhere) {
+  const auto& [folder, way] = GetParam();
+  static std::map<std::string, RunResult> kept;
+  if (!kept.contains(folder)) kept[folder] = train(options_of(folder));
+  RunOptions o = options_of(folder);
+  ways()[way].change(o);
+  expect_same_run(train(o), kept.at(folder));
+}
+
+INSTANTIATE_TEST_SUITE_P(Folders, Families, testing::Combine(testing::ValuesIn(family_folders()), testing::Range<size_t>(0, ways().size())),
+                         [](const auto& info) {
+                           std::string name = std::get<0>(info.param) + "_" + ways()[std::get<1>(info.param)].name;
+                           std::ranges::replace_if(
+                               name, [](char c) { return c == '-' || c == '/'; }, '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace spillway::test::families_test
