@@ -29,7 +29,8 @@ struct DeltaOptions {
   Tensor positions_BT;    // int32: each element's position in its document, from 0; undefined if each row is one document
 };
 
-/// Returns the bytes of workspace that delta_rule() or its gradient needs.
+/// Returns the bytes of workspace that delta_rule() or its gradient needs on the current stream's device, or on the GPU that a meta device
+/// imitates.
 i64 delta_rule_workspace_bytes(const DeltaShape& shape, DType dtype);
 i64 delta_rule_gradient_workspace_bytes(const DeltaShape& shape, DType dtype);
 
@@ -42,5 +43,12 @@ void delta_rule(const DeltaTensors& in, const DeltaOptions& options, const Tenso
 /// inputs, of their dtype; those of the parameters are contiguous, in wide_dtype, and are not computed if their tensors are undefined.
 void delta_rule_gradient(const DeltaTensors& in, const DeltaOptions& options, const Tensor& do_BTY, const DeltaTensors& gradients,
                          const Tensor& workspace);
+
+namespace cuda {
+decltype(kernels::delta_rule_workspace_bytes) delta_rule_workspace_bytes;
+decltype(kernels::delta_rule_gradient_workspace_bytes) delta_rule_gradient_workspace_bytes;
+decltype(kernels::delta_rule) delta_rule;
+decltype(kernels::delta_rule_gradient) delta_rule_gradient;
+}  // namespace cuda
 
 }  // namespace spillway::kernels

@@ -1,4 +1,5 @@
 #include "kernels/dispatch.h"
+#include "kernels/has_cuda.h"
 #include "kernels/sequence/delta_rule.h"
 #include "kernels/sequence/delta_rule_chunks_cpu.h"
 #include "tensor/flop_count.h"
@@ -94,6 +95,9 @@ DeltaShape delta_shape(const DeltaTensors& in, const DeltaOptions& options) {
 }
 
 i64 delta_rule_workspace_bytes(const DeltaShape& shape, DType dtype) {
+  if constexpr (kHasCuda) {
+    if (Stream::current().device.works_as_cuda()) return cuda::delta_rule_workspace_bytes(shape, dtype);
+  }
   return delta::lanes_of(shape) * delta::forward_elems(shape) * size_of(wide_dtype(dtype));
 }
 
@@ -107,7 +111,7 @@ void delta_rule(const DeltaTensors& in, const DeltaOptions& options, const Tenso
           "[delta_rule] expected a workspace of at least delta_rule_workspace_bytes()");
   count_flops(delta_rule_flops(shape));
   if (output.device().is_meta()) return;
-  if (output.device().is_cuda()) throw Error(ErrorCode::refused, "[delta_rule] the gated delta rule runs on CPUs only; use --device cpu");
+  SPILLWAY_RETURN_IF_CUDA(output, delta_rule(in, options, initial, output, final, workspace));
   for_dtype("delta_rule", output.dtype(), [&]<class S>(S) {
     delta::run_items(shape, delta::forward_elems(shape), reinterpret_cast<Wide<S>*>(workspace.raw()),
                      delta::Forward<S>{{shape, in, options}, initial, output, final});

@@ -1,4 +1,5 @@
 #include "kernels/dispatch.h"
+#include "kernels/has_cuda.h"
 #include "kernels/sequence/delta_rule.h"
 #include "kernels/sequence/delta_rule_chunks_cpu.h"
 #include "tensor/flop_count.h"
@@ -282,6 +283,9 @@ void check(const DeltaTensors& in, const DeltaTensors& to, const Tensor& dout) {
 }  // namespace delta
 
 i64 delta_rule_gradient_workspace_bytes(const DeltaShape& shape, DType dtype) {
+  if constexpr (kHasCuda) {
+    if (Stream::current().device.works_as_cuda()) return cuda::delta_rule_gradient_workspace_bytes(shape, dtype);
+  }
   return delta::lanes_of(shape) * delta::Buffers<float>::elems(shape) * size_of(wide_dtype(dtype)) +
          shape.B * shape.H * static_cast<i64>(sizeof(delta::ParameterSums));
 }
@@ -294,7 +298,7 @@ void delta_rule_gradient(const DeltaTensors& in, const DeltaOptions& options, co
           "[delta_rule] expected a workspace of at least delta_rule_gradient_workspace_bytes()");
   count_flops(delta_rule_gradient_flops(shape));
   if (dout.device().is_meta()) return;
-  if (dout.device().is_cuda()) throw Error(ErrorCode::refused, "[delta_rule] the gated delta rule runs on CPUs only; use --device cpu");
+  SPILLWAY_RETURN_IF_CUDA(dout, delta_rule_gradient(in, options, dout, gradients, workspace));
   for_dtype("delta_rule_gradient", dout.dtype(), [&]<class S>(S) {
     using T = Wide<S>;
     T* memory = reinterpret_cast<T*>(workspace.raw());

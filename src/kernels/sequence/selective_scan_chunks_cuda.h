@@ -4,22 +4,9 @@
 // selective_scan_cuda.cu and selective_scan_gradient_cuda.cu.
 #pragma once
 #include "kernels/dispatch.h"
-#include "kernels/lanes_cuda.h"
-#include "kernels/sequence/block_product_cuda.h"
-#include "kernels/sequence/selective_scan_problem.h"
+#include "kernels/sequence/chunks_cuda.h"
 
 namespace spillway::kernels::cuda::scan {
-
-constexpr int kChunk = kScanChunk;
-constexpr i64 kMostBlocks = 512;  // the most thread blocks that have memory of their own
-
-template <class S>
-struct View {
-  S* data;
-  i64 batch, row;
-  explicit View(const Tensor& t) : data(t.data<std::remove_const_t<S>>()), batch(t.stride(0)), row(t.stride(1)) {}
-  __device__ S* at(i64 b, i64 t) const { return data + b * batch + t * row; }
-};
 
 template <class S>
 struct Problem {
@@ -54,18 +41,6 @@ struct Problem {
     return k.begin + k.rows == shape.T ? windows() : kept_state(k.begin + k.rows, kChunk);
   }
 };
-
-// Calls f(chunk) for the chunks that begin in elements [window * kChunk, (window + 1) * kChunk) of row b.
-template <class S, class F>
-__device__ void for_chunks(const Problem<S>& p, i64 b, i64 window, F f) {
-  const i32* positions = p.positions_of(b);
-  const i64 end = (window + 1) * kChunk < p.shape.T ? (window + 1) * kChunk : p.shape.T;
-  for (i64 t = next_chunk(positions, window * kChunk, end, kChunk); t < end;) {
-    const ScanChunk chunk = scan_chunk(positions, t, p.shape.T, p.given, p.wanted);
-    f(chunk);
-    t = next_chunk(positions, t + chunk.rows, end, kChunk);
-  }
-}
 
 // The time steps of a chunk of one head, as on the CPU, in shared memory.
 template <class T>

@@ -42,15 +42,6 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-// Copies the states after the last position, which have the slot slots - 1, to `last` [B, H, N * P].
-template <class T>
-struct CopyLast {
-  const T* states;
-  T* last;
-  i64 slots, of_row;  // the number of states of a row of the batch and head, and the elements of one slot
-  __device__ void operator()(i64 i) const { last[i] = states[((i / of_row + 1) * slots - 1) * of_row + i % of_row]; }
-};
-
 }  // namespace
 }  // namespace scan
 

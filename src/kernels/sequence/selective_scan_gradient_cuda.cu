@@ -51,17 +51,6 @@ struct Positions {
   double a_log[kChunk], dt_bias[kChunk], d[kChunk];
 };
 
-// Sets to[i] to the sum over j < n of f(i, j), for all rows; a warp computes each sum.
-template <class T, class F>
-__device__ void sum_rows(int rows, int n, T* to, F f) {
-  for (int i = mma::warp(); i < rows; i += static_cast<int>(blockDim.x) / 32) {
-    T sum = 0;
-    for (int j = mma::lane(); j < n; j += 32) sum += f(i, j);
-    sum = fold_lanes(sum, Plus());
-    if (mma::lane() == 0) to[i] = sum;
-  }
-}
-
 // One head's gradients of one chunk, by the formulas of the CPU (selective_scan_gradient_cpu.cc), in parts that synchronise at their ends.
 template <class S>
 struct Head {
@@ -255,21 +244,6 @@ struct AddBlocks {
   }
 };
 
-// Adds the parts of all windows in order, and writes the gradients of the parameters.
-template <class T>
-struct AddWindows {
-  const double* sums;
-  T* to[3];  // a_log, dt_bias and d; null if not wanted
-  i64 windows, heads;
-  __device__ void operator()(i64 i) const {
-    const i64 which = i / heads, h = i % heads;
-    if (!to[which]) return;
-    double sum = 0;
-    for (i64 w = 0; w < windows; ++w) sum += sums[3 * (w * heads + h) + which];
-    to[which][h] = static_cast<T>(sum);
-  }
-};
-
 }  // namespace
 }  // namespace scan
 
@@ -294,7 +268,7 @@ void selective_scan_gradient(const ScanTensors& in, const ScanOptions& options, 
     const i64 of_groups = p.shape.B * p.shape.T * p.shape.G * p.shape.N;
     for_each_on_gpu("selective_scan", of_groups, scan::AddBlocks<S>{m.db, scan::View<S>(to.b_BTY), p.shape});
     for_each_on_gpu("selective_scan", of_groups, scan::AddBlocks<S>{m.dc, scan::View<S>(to.c_BTY), p.shape});
-    const scan::AddWindows<T> windows{
+    const scan::AddWindows<T, 3> windows{
         m.sums, {data_or_null<T>(to.a_log_H), data_or_null<T>(to.dt_bias_H), data_or_null<T>(to.d_H)}, p.shape.B * p.windows(), p.shape.H};
     for_each_on_gpu("selective_scan", 3 * p.shape.H, windows);
   });
