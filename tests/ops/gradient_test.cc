@@ -49,6 +49,16 @@ TEST(Gradient, GroupedAttentionWithoutMask) {
                  [&](const auto& in) { return ops::attention(in[0], in[1], in[2], options); });
 }
 
+TEST(Gradient, AttentionWithNarrowValues) {
+  ops::AttentionOptions options;
+  options.scale = 0.7;
+  for (const i64 window : {0, 3}) {
+    options.window = window, options.positions_BT = window > 0 ? test::ints({0, 1, 2, 0, 1, 2, 0, 1, 2, 3, 4, 0}, {2, 6}) : Tensor();
+    check_gradient({random({2, 5, 4, 5}, 1), random({2, 6, 2, 5}, 2), random({2, 6, 2, 3}, 3), random({4}, 4)},
+                   [&](const auto& in) { return ops::attention(in[0], in[1], in[2], options, in[3]); });
+  }
+}
+
 TEST(Gradient, AttentionWithSinks) {
   ops::AttentionOptions options;
   options.scale = 0.7;
@@ -287,6 +297,28 @@ TEST(Attention, OfWindowsDocumentsCapsAndSinksIsItsDefinition) {
   };
   for (const Form& form : {Form{1, false, 0, {}}, Form{7, false, 0, {}}, Form{300, false, 0, {}}, Form{5000, false, 0.6, {}},
                            Form{0, true, 0, {}}, Form{300, true, 0.6, {}}, Form{0, false, 0, 1.5}, Form{300, true, 0.6, -0.5}}) {
+// Values whose heads are narrower than those of keys are compared with their definition: two query heads share one key/value head.
+TEST(Attention, OfNarrowValuesIsItsDefinition) {
+  constexpr i64 T = 70, H = 2, D = 5, Dv = 3;
+  const Tensor q = random({1, T, H, D}, 1), k = random({1, T, 1, D}, 2), v = random({1, T, 1, Dv}, 3);
+  ops::AttentionOptions options;
+  options.scale = 0.4;
+  const Tensor out = ops::attention(q, k, v, options).value;
+  ASSERT_EQ(out.shape(), (Shape{1, T, H, Dv}));
+  for (i64 t = 0; t < T * H; ++t) {
+    double total = 0, want[Dv] = {};
+    for (i64 s = 0; s <= t / H; ++s) {
+      double score = 0;
+      for (i64 d = 0; d < D; ++d) score += test::at(q, t * D + d) * test::at(k, s * D + d);
+      total += std::exp(0.4 * score);
+      for (i64 d = 0; d < Dv; ++d) want[d] += std::exp(0.4 * score) * test::at(v, s * Dv + d);
+    }
+    for (i64 d = 0; d < Dv; ++d) ASSERT_NEAR(test::at(out, t * Dv + d), want[d] / total, 1e-12) << t;
+  }
+  EXPECT_THROW(ops::attention(q, k, random({1, T, 1, D + 1}, 3), options), Error) << "values wider than keys";
+  EXPECT_THROW(ops::attention(q, k, random({1, T + 1, 1, Dv}, 3), options), Error);
+}
+
     ops::AttentionOptions options;
     options.scale = 0.4, options.window = form.window, options.softcap = form.softcap;
     if (form.documents) options.positions_BT = positions;
