@@ -106,8 +106,23 @@ Tensor spread_logits(i64 tokens, i64 experts) {
 TEST(Gradient, Router) {
   for (const bool normalised : {true, false}) {
     for (const i64 chosen : {1, 3, 5})
-      check_gradient({spread_logits(7, 5)}, [&](const auto& in) { return ops::router(in[0], chosen, normalised).weights_NK; });
+      check_gradient({spread_logits(7, 5)},
+                     [&](const auto& in) { return ops::router(in[0], chosen, {.normalised = normalised}).weights_NK; });
   }
+}
+
+TEST(Gradient, RouterWithOptions) {
+  using Options = ops::RouterOptions;
+  const Tensor bias = random({6}, 3);
+  const Options several[] = {
+      {.scores = Options::Scores::sigmoid, .bias_E = bias, .normalised = true, .added_to_sum = 1e-20, .factor = 2.5},
+      {.scores = Options::Scores::sigmoid, .groups = 3, .chosen_groups = 2, .best_of_group = 2, .factor = 0.5},
+      {.bias_E = bias, .normalised = true, .added_to_sum = 0.25, .factor = 2},
+      {.bias_E = bias, .normalised = true, .least_sum = 5},  // the sum of probabilities is below this limit, so it has no gradient
+      {.groups = 2, .chosen_groups = 1, .factor = 16},
+  };
+  for (const Options& o : several)
+    check_gradient({spread_logits(7, 6)}, [&](const auto& in) { return ops::router(in[0], 3, o).weights_NK; });
 }
 
 // Returns the experts that six tokens chose. No token chose expert 3.
@@ -129,7 +144,7 @@ TEST(Gradient, MixtureOfExperts) {
   std::vector<Tensor> inputs{random({6, 3}, 1), random({5, 3}, 2)};
   for (u64 e = 0; e < 15; ++e) inputs.push_back(random(e < 10 ? Shape{4, 3} : Shape{3, 4}, 10 + e));
   check_gradient(inputs, [&](const auto& in) {
-    const ops::Routed routed = ops::router(ops::linear(in[0], in[1], {}, ops::WeightLayout::out_in), 2, true);
+    const ops::Routed routed = ops::router(ops::linear(in[0], in[1], {}, ops::WeightLayout::out_in), 2, {.normalised = true});
     const ops::ExpertRows rows = ops::expert_rows(routed.experts_NK, 5);
     const Variable x = ops::to_experts(in[0], rows), gate = ops::expert_linear(x, {in.begin() + 2, in.begin() + 7}, rows),
                    up = ops::expert_linear(x, {in.begin() + 7, in.begin() + 12}, rows);
@@ -282,21 +297,6 @@ TEST(Attention, IsItsDefinitionOverSeveralTiles) {
   }
 }
 
-// Compares sliding windows of any width, documents longer than a tile, logit caps and sinks
-// with their definition, in rows so long that the kernel skips whole strips of keys.
-TEST(Attention, OfWindowsDocumentsCapsAndSinksIsItsDefinition) {
-  constexpr i64 T = 1100, D = 3;
-  const Tensor q = random({1, T, 1, D}, 1), k = random({1, T, 1, D}, 2), v = random({1, T, 1, D}, 3),
-               positions = empty({1, T}, DType::int32);
-  for (i64 s = 0; s < T; ++s) positions.data<i32>()[s] = static_cast<i32>(s < 40 ? s : s < 41 ? 0 : s < 900 ? s - 41 : s % 50);
-  struct Form {
-    i64 window;
-    bool documents;
-    double softcap;
-    std::optional<double> sink;
-  };
-  for (const Form& form : {Form{1, false, 0, {}}, Form{7, false, 0, {}}, Form{300, false, 0, {}}, Form{5000, false, 0.6, {}},
-                           Form{0, true, 0, {}}, Form{300, true, 0.6, {}}, Form{0, false, 0, 1.5}, Form{300, true, 0.6, -0.5}}) {
 // Values whose heads are narrower than those of keys are compared with their definition: two query heads share one key/value head.
 TEST(Attention, OfNarrowValuesIsItsDefinition) {
   constexpr i64 T = 70, H = 2, D = 5, Dv = 3;
@@ -319,6 +319,21 @@ TEST(Attention, OfNarrowValuesIsItsDefinition) {
   EXPECT_THROW(ops::attention(q, k, random({1, T + 1, 1, Dv}, 3), options), Error);
 }
 
+// Compares sliding windows of any width, documents longer than a tile, logit caps and sinks
+// with their definition, in rows so long that the kernel skips whole strips of keys.
+TEST(Attention, OfWindowsDocumentsCapsAndSinksIsItsDefinition) {
+  constexpr i64 T = 1100, D = 3;
+  const Tensor q = random({1, T, 1, D}, 1), k = random({1, T, 1, D}, 2), v = random({1, T, 1, D}, 3),
+               positions = empty({1, T}, DType::int32);
+  for (i64 s = 0; s < T; ++s) positions.data<i32>()[s] = static_cast<i32>(s < 40 ? s : s < 41 ? 0 : s < 900 ? s - 41 : s % 50);
+  struct Form {
+    i64 window;
+    bool documents;
+    double softcap;
+    std::optional<double> sink;
+  };
+  for (const Form& form : {Form{1, false, 0, {}}, Form{7, false, 0, {}}, Form{300, false, 0, {}}, Form{5000, false, 0.6, {}},
+                           Form{0, true, 0, {}}, Form{300, true, 0.6, {}}, Form{0, false, 0, 1.5}, Form{300, true, 0.6, -0.5}}) {
     ops::AttentionOptions options;
     options.scale = 0.4, options.window = form.window, options.softcap = form.softcap;
     if (form.documents) options.positions_BT = positions;
