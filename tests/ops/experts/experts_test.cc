@@ -74,47 +74,34 @@ TEST(Router, ChoosesAndWeightsAsFamiliesDo) {
   for (i64 i = 0; i < N * E; ++i) logits.data<double>()[i] = 2 * std::sin(1.7 * static_cast<double>(i) + 0.3);
   for (i64 e = 0; e < E; ++e) bias.data<double>()[e] = 0.4 * std::cos(2.3 * static_cast<double>(e));
   using Options = ops::RouterOptions;
-  struct Case {
-    const char* family;
-    Options options;
-    std::vector<i32> experts;
-    std::vector<double> weights;
-  };
-  const Case cases[] = {
-      {"DeepSeek V3",
-       {.scores = Options::Scores::sigmoid,
-        .bias_E = bias,
-        .groups = 4,
-        .chosen_groups = 2,
-        .best_of_group = 2,
-        .normalised = true,
-        .added_to_sum = 1e-20,
-        .factor = 2.5},
-       {0, 1, 5, 0, 4, 5, 3, 6, 7, 2, 3, 6},
-       {0.7097163662482306, 0.9487795341227878, 0.8415040996289815, 1.0625389092650919, 1.0596271412782237, 0.37783394945668447,
-        0.9630724707674415, 0.557572452300676, 0.9793550769318825, 0.7567337260422624, 0.8630258163180264, 0.8802404576397109}},
-      {"DeepSeek V2",
-       {.groups = 4, .chosen_groups = 2, .factor = 2.5},
-       {1, 4, 5, 0, 1, 4, 3, 6, 7, 2, 3, 6},
-       {0.9221915259274867, 0.6429687722534587, 0.4820233047029021, 0.8467759162531879, 0.15034436052828004, 0.8285908974944196,
-        0.7564359324451231, 0.11887756672861807, 0.8621400851869266, 0.40268471199296557, 0.7382536772992715, 0.8351531882637577}},
-      {"Mistral 4",
-       {.groups = 4, .chosen_groups = 2, .best_of_group = 2, .normalised = true, .added_to_sum = 1e-20, .factor = 2.5},
-       {1, 4, 5, 0, 1, 4, 3, 6, 7, 2, 3, 6},
-       {1.1261710046773583, 0.7851869897596322, 0.5886420055630094, 1.1595151634390306, 0.20587095407890782, 1.134613882482062,
-        1.088426101356068, 0.17105142807651114, 1.2405224705674212, 0.5094459140539946, 0.9339821161177337, 1.0565719698282718}},
-      {"Ernie 4.5",
-       {.bias_E = bias, .normalised = true, .least_sum = 0.9},
-       {0, 3, 5, 0, 3, 5, 0, 3, 5, 0, 3, 6},
-       {0.12009321996085981, 0.014178105177659217, 0.2142325798679565, 0.3763448516680835, 0.07269301486485757, 0.024321956759339434,
-        0.21354928432168108, 0.336193747753388, 0.007256008438255334, 0.0398313269821907, 0.3281127454663429, 0.37117919478389233}},
-  };
-  for (const Case& c : cases) {
-    const ops::Routed routed = ops::router(logits, K, c.options);
-    EXPECT_EQ(ints_of(routed.experts_NK), c.experts) << c.family;
+  const auto check = [&](const char* family, const Options& options, const std::vector<i32>& experts, const std::vector<double>& weights) {
+    const ops::Routed routed = ops::router(logits, K, options);
+    EXPECT_EQ(ints_of(routed.experts_NK), experts) << family;
     for (i64 i = 0; i < N * K; ++i)
-      EXPECT_NEAR(test::at(routed.weights_NK.value, i), c.weights[static_cast<size_t>(i)], 1e-14) << c.family << ", weight " << i;
-  }
+      EXPECT_NEAR(test::at(routed.weights_NK.value, i), weights[static_cast<size_t>(i)], 1e-14) << family << ", weight " << i;
+  };
+  check("DeepSeek V3",
+        {.scores = Options::Scores::sigmoid,
+         .bias_E = bias,
+         .groups = 4,
+         .chosen_groups = 2,
+         .best_of_group = 2,
+         .normalised = true,
+         .added_to_sum = 1e-20,
+         .factor = 2.5},
+        {0, 1, 5, 0, 4, 5, 3, 6, 7, 2, 3, 6},
+        {0.7097163662482306, 0.9487795341227878, 0.8415040996289815, 1.0625389092650919, 1.0596271412782237, 0.37783394945668447,
+         0.9630724707674415, 0.557572452300676, 0.9793550769318825, 0.7567337260422624, 0.8630258163180264, 0.8802404576397109});
+  check("DeepSeek V2", {.groups = 4, .chosen_groups = 2, .factor = 2.5}, {1, 4, 5, 0, 1, 4, 3, 6, 7, 2, 3, 6},
+        {0.9221915259274867, 0.6429687722534587, 0.4820233047029021, 0.8467759162531879, 0.15034436052828004, 0.8285908974944196,
+         0.7564359324451231, 0.11887756672861807, 0.8621400851869266, 0.40268471199296557, 0.7382536772992715, 0.8351531882637577});
+  check("Mistral 4", {.groups = 4, .chosen_groups = 2, .best_of_group = 2, .normalised = true, .added_to_sum = 1e-20, .factor = 2.5},
+        {1, 4, 5, 0, 1, 4, 3, 6, 7, 2, 3, 6},
+        {1.1261710046773583, 0.7851869897596322, 0.5886420055630094, 1.1595151634390306, 0.20587095407890782, 1.134613882482062,
+         1.088426101356068, 0.17105142807651114, 1.2405224705674212, 0.5094459140539946, 0.9339821161177337, 1.0565719698282718});
+  check("Ernie 4.5", {.bias_E = bias, .normalised = true, .least_sum = 0.9}, {0, 3, 5, 0, 3, 5, 0, 3, 5, 0, 3, 6},
+        {0.12009321996085981, 0.014178105177659217, 0.2142325798679565, 0.3763448516680835, 0.07269301486485757, 0.024321956759339434,
+         0.21354928432168108, 0.336193747753388, 0.007256008438255334, 0.0398313269821907, 0.3281127454663429, 0.37117919478389233});
 }
 
 TEST(Router, OfEqualGroupsTheLowerAndOfNaNTheFirst) {
