@@ -19,7 +19,7 @@ DecoderExperts::DecoderExperts(const ModelConfig& c, const std::string& name, i6
 Variable DecoderExperts::operator()(const Variable& residual_BTC, const Variable& x_BTC, const Context& context) const {
   const Shape shape = x_BTC.shape();
   const Variable x_NC = ops::reshape(x_BTC, {shape[0] * shape[1], shape[2]});
-  const ops::Routed routed = ops::router(router_(x_NC, context), chosen_, normalised_, loss_.of_layer(context));
+  const ops::Routed routed = ops::router(router_(x_NC, context), chosen_, {.normalised = normalised_}, loss_.of_layer(context));
   loss_.add_layer(routed, context);
   const Variable y_BTC = ops::reshape(mlps_(x_NC, routed, context), shape);
   return residual_BTC.value.defined() ? ops::add(residual_BTC, y_BTC) : y_BTC;

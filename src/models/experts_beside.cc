@@ -29,7 +29,7 @@ Variable ExpertsBeside::operator()(const Variable& mlp_BTC, const Variable& x_BT
   const Variable x_NC = ops::reshape(x_BTC, {shape[0] * shape[1], shape[2]});
   const Variable scaled_NC =
       ops::scale(ops::rms_norm(x_NC, context.use(*channel_scale_C_), norm_eps_), 1 / std::sqrt(static_cast<double>(shape[2])));
-  ops::Routed routed = ops::router(router_(scaled_NC, context), chosen_, true);
+  ops::Routed routed = ops::router(router_(scaled_NC, context), chosen_, {.normalised = true});
   const Shape choices = routed.experts_NK.shape();
   const Variable scales_NK =
       ops::reshape(ops::index_select(context.use(*expert_scale_E_), 0, routed.experts_NK.reshape({choices.elems()})), choices);

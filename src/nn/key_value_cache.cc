@@ -27,13 +27,16 @@ void KeyValueCache::seek(i64 begin) {
 
 KeyValueCache::Both KeyValueCache::extend(u16 block, const Tensor& k, const Tensor& v) {
   const i64 end = begin_ + k.size(1);
-  require(k.size(0) == rows_ && k.shape() == v.shape() && end <= positions_,
-          "[key/value cache] expected as many rows as the cache has, and no more positions than fit into the cache");
+  require(
+      k.size(0) == rows_ && v.size(0) == rows_ && k.size(1) == v.size(1) && k.size(2) == v.size(2) && end <= positions_,
+      "[key/value cache] expected as many rows as the cache has, as many values as keys, and no more positions than fit into the cache");
   Both& kept = blocks_[block];
   if (!kept.k.defined()) {
     const StreamScope scope(stream_);
-    const Shape shape{rows_, positions_, k.size(2), k.size(3)};
-    kept = {empty(shape, k.dtype(), "keys"), empty(shape, v.dtype(), "values")};
+    const auto room = [&](const Tensor& of, const char* name) {
+      return empty({rows_, positions_, of.size(2), of.size(3)}, of.dtype(), name);
+    };
+    kept = {room(k, "keys"), room(v, "values")};
   }
   return {extended(kept.k, k), extended(kept.v, v)};
 }

@@ -1,7 +1,7 @@
 // Defines KeyValueCache, the cache of text generation. It keeps the keys and values of all previous positions of each sequence, block by
 // block, so that attention need not recompute them. A block's memory is allocated when the block first runs, so a dry run on the meta
 // device tells how many bytes the cache takes. Used by one thread. Shape letters: B batch size, T new positions, Hkv key/value heads, D
-// head width.
+// width of a key's head, Dv width of a value's head.
 #pragma once
 #include <map>
 
@@ -29,8 +29,9 @@ class KeyValueCache {
   /// Sets the position at which the next tokens begin. Earlier positions are kept; this position and later ones are discarded. Throws
   /// Error(bug) if `begin` lies outside 0..positions.
   void seek(i64 begin);
-  /// Appends the new keys and values of a block, [B, T, Hkv, D]. Returns all keys and values of the block so far, the new ones included, as
-  /// views [B, begin + T, Hkv, D]. Throws Error(bug) if they take more than `positions` positions.
+  /// Appends the new keys and values of a block, k[B, T, Hkv, D] and v[B, T, Hkv, Dv]. Returns all keys and values of the block so far, the
+  /// new ones included, as views [B, begin + T, Hkv, D] and [B, begin + T, Hkv, Dv]. Throws Error(bug) if they take more than `positions`
+  /// positions.
   Both extend(u16 block, const Tensor& k, const Tensor& v);
 
  private:
@@ -40,7 +41,7 @@ class KeyValueCache {
   const i64 rows_, positions_;
   const Lies lies_;
   i64 begin_ = 0;
-  std::map<u16, Both> blocks_;  // buffers [B, positions, Hkv, D] of each block
+  std::map<u16, Both> blocks_;  // buffers [B, positions, Hkv, D] and [B, positions, Hkv, Dv] of each block
 };
 
 /// with_cached() appends k and v to the context's cache and returns the keys

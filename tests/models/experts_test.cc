@@ -28,7 +28,7 @@ TEST_P(Router, ChoosesWhatTransformersChooses) {
       const Tensor experts = reference.ids("router/experts/" + layer);
       const i64 N = experts.size(0), K = experts.size(1), E = static_cast<i64>(logits.size()) / N;
       const Tensor given = tensor_of<double>(logits, {N, E});
-      const ops::Routed routed = ops::router(test::as(dtype, given), K, true);
+      const ops::Routed routed = ops::router(test::as(dtype, given), K, {.normalised = true});
       for (i64 n = 0; n < N; ++n) {
         std::vector<std::pair<i32, double>> want;
         for (i64 k = 0; k < K; ++k) want.emplace_back(experts.data<i32>()[n * K + k], weights[static_cast<size_t>(n * K + k)]);

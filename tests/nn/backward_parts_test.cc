@@ -104,7 +104,7 @@ std::vector<Case> blocks(DType dtype) {
       {"experts", listed(rms, router, experts[0], experts[1], experts[2]),
        [=](const Variable& x, const Context& c) {
          const Variable h = ops::reshape(rms(x, c), {6, 8});
-         const ops::Routed routed = ops::router(router(h, c), 2, true);
+         const ops::Routed routed = ops::router(router(h, c), 2, {.normalised = true});
          const ops::ExpertRows chosen = ops::expert_rows(routed.experts_NK, 3);
          const std::vector<Variable> weights{experts[0](c), experts[1](c), experts[2](c)};
          const Variable y = ops::expert_linear(ops::to_experts(h, chosen), {weights.begin(), weights.end()}, chosen);

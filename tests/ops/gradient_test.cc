@@ -49,6 +49,16 @@ TEST(Gradient, GroupedAttentionWithoutMask) {
                  [&](const auto& in) { return ops::attention(in[0], in[1], in[2], options); });
 }
 
+TEST(Gradient, AttentionWithNarrowValues) {
+  ops::AttentionOptions options;
+  options.scale = 0.7;
+  for (const i64 window : {0, 3}) {
+    options.window = window, options.positions_BT = window > 0 ? test::ints({0, 1, 2, 0, 1, 2, 0, 1, 2, 3, 4, 0}, {2, 6}) : Tensor();
+    check_gradient({random({2, 5, 4, 5}, 1), random({2, 6, 2, 5}, 2), random({2, 6, 2, 3}, 3), random({4}, 4)},
+                   [&](const auto& in) { return ops::attention(in[0], in[1], in[2], options, in[3]); });
+  }
+}
+
 TEST(Gradient, AttentionWithSinks) {
   ops::AttentionOptions options;
   options.scale = 0.7;
@@ -96,8 +106,23 @@ Tensor spread_logits(i64 tokens, i64 experts) {
 TEST(Gradient, Router) {
   for (const bool normalised : {true, false}) {
     for (const i64 chosen : {1, 3, 5})
-      check_gradient({spread_logits(7, 5)}, [&](const auto& in) { return ops::router(in[0], chosen, normalised).weights_NK; });
+      check_gradient({spread_logits(7, 5)},
+                     [&](const auto& in) { return ops::router(in[0], chosen, {.normalised = normalised}).weights_NK; });
   }
+}
+
+TEST(Gradient, RouterWithOptions) {
+  using Options = ops::RouterOptions;
+  const Tensor bias = random({6}, 3);
+  const Options several[] = {
+      {.scores = Options::Scores::sigmoid, .bias_E = bias, .normalised = true, .added_to_sum = 1e-20, .factor = 2.5},
+      {.scores = Options::Scores::sigmoid, .groups = 3, .chosen_groups = 2, .best_of_group = 2, .factor = 0.5},
+      {.bias_E = bias, .normalised = true, .added_to_sum = 0.25, .factor = 2},
+      {.bias_E = bias, .normalised = true, .least_sum = 5},  // the sum of probabilities is below this limit, so it has no gradient
+      {.groups = 2, .chosen_groups = 1, .factor = 16},
+  };
+  for (const Options& o : several)
+    check_gradient({spread_logits(7, 6)}, [&](const auto& in) { return ops::router(in[0], 3, o).weights_NK; });
 }
 
 // Returns the experts that six tokens chose. No token chose expert 3.
@@ -119,7 +144,7 @@ TEST(Gradient, MixtureOfExperts) {
   std::vector<Tensor> inputs{random({6, 3}, 1), random({5, 3}, 2)};
   for (u64 e = 0; e < 15; ++e) inputs.push_back(random(e < 10 ? Shape{4, 3} : Shape{3, 4}, 10 + e));
   check_gradient(inputs, [&](const auto& in) {
-    const ops::Routed routed = ops::router(ops::linear(in[0], in[1], {}, ops::WeightLayout::out_in), 2, true);
+    const ops::Routed routed = ops::router(ops::linear(in[0], in[1], {}, ops::WeightLayout::out_in), 2, {.normalised = true});
     const ops::ExpertRows rows = ops::expert_rows(routed.experts_NK, 5);
     const Variable x = ops::to_experts(in[0], rows), gate = ops::expert_linear(x, {in.begin() + 2, in.begin() + 7}, rows),
                    up = ops::expert_linear(x, {in.begin() + 7, in.begin() + 12}, rows);
@@ -270,6 +295,28 @@ TEST(Attention, IsItsDefinitionOverSeveralTiles) {
       ASSERT_NEAR(test::at(out, t * D + d), want, 1e-12) << t;
     }
   }
+}
+
+// Values whose heads are narrower than those of keys are compared with their definition: two query heads share one key/value head.
+TEST(Attention, OfNarrowValuesIsItsDefinition) {
+  constexpr i64 T = 70, H = 2, D = 5, Dv = 3;
+  const Tensor q = random({1, T, H, D}, 1), k = random({1, T, 1, D}, 2), v = random({1, T, 1, Dv}, 3);
+  ops::AttentionOptions options;
+  options.scale = 0.4;
+  const Tensor out = ops::attention(q, k, v, options).value;
+  ASSERT_EQ(out.shape(), (Shape{1, T, H, Dv}));
+  for (i64 t = 0; t < T * H; ++t) {
+    double total = 0, want[Dv] = {};
+    for (i64 s = 0; s <= t / H; ++s) {
+      double score = 0;
+      for (i64 d = 0; d < D; ++d) score += test::at(q, t * D + d) * test::at(k, s * D + d);
+      total += std::exp(0.4 * score);
+      for (i64 d = 0; d < Dv; ++d) want[d] += std::exp(0.4 * score) * test::at(v, s * Dv + d);
+    }
+    for (i64 d = 0; d < Dv; ++d) ASSERT_NEAR(test::at(out, t * Dv + d), want[d] / total, 1e-12) << t;
+  }
+  EXPECT_THROW(ops::attention(q, k, random({1, T, 1, D + 1}, 3), options), Error) << "values wider than keys";
+  EXPECT_THROW(ops::attention(q, k, random({1, T + 1, 1, Dv}, 3), options), Error);
 }
 
 // Compares sliding windows of any width, documents longer than a tile, logit caps and sinks

@@ -126,7 +126,7 @@ void run(const ExpertInputs& in) {
   test::Sink sink;
   autograd::Tape tape(&sink);
   const Variable x = tape.input(in.x);
-  const ops::Routed routed = ops::router(ops::linear(x, tape.parameter(in.router, 0), {}, WeightLayout::out_in), 2, true);
+  const ops::Routed routed = ops::router(ops::linear(x, tape.parameter(in.router, 0), {}, WeightLayout::out_in), 2, {.normalised = true});
   const ops::ExpertRows rows = ops::expert_rows(routed.experts_NK, 5);
   std::vector<Variable> up, down;
   for (u32 e = 0; e < 5; ++e) up.push_back(tape.parameter(in.up[e], 1 + e)), down.push_back(tape.parameter(in.down[e], 6 + e));

@@ -20,18 +20,18 @@ Tensor workspace_or_none(i64 bytes) { return bytes > 0 ? workspace(bytes) : Tens
 
 }  // namespace
 
-Routed router(const Variable& in, i64 chosen, bool normalised, const RouterLoad& load) {
+Routed router(const Variable& in, i64 chosen, const RouterOptions& options, const RouterLoad& load) {
   if (in.shape().rank() != 2 || chosen < 1 || chosen > in.shape()[1])
     refuse("router", "logits [N, E] and a choice of 1 to E experts, not " + std::to_string(chosen), {in.value});
   const Variable logits = dense(in);
   const DType wide = wide_dtype(logits.dtype());
   const Tensor probabilities = empty(logits.shape(), wide, "router"), weights = empty({logits.shape()[0], chosen}, wide, "router"),
                experts = empty(weights.shape(), DType::int32, "router");
-  kernels::router(logits.value, normalised, probabilities, experts, weights);
+  kernels::router(logits.value, options, probabilities, experts, weights);
   Recorder r({logits});
   const SavedTensor kept_probabilities = r.save(probabilities), kept_experts = r.save(experts), kept_weights = r.save(weights);
   const Variable out = r.output(weights, [=](Backward& b) {
-    kernels::router_gradient(b.saved(kept_probabilities), b.saved(kept_experts), b.saved(kept_weights), b.gradient(), normalised, load,
+    kernels::router_gradient(b.saved(kept_probabilities), b.saved(kept_experts), b.saved(kept_weights), b.gradient(), options, load,
                              b.target(0));
   });
   return {out, experts, probabilities};

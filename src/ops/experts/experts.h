@@ -15,13 +15,14 @@ using autograd::Variable;
 struct Routed {
   Variable weights_NK;      // the weight of each chosen expert, in wide_dtype of the logits
   Tensor experts_NK;        // the indices of the chosen experts, int32, ascending within each token
-  Tensor probabilities_NE;  // the softmax over all experts, in wide_dtype of the logits
+  Tensor probabilities_NE;  // of all experts, in wide_dtype of the logits
 };
 using kernels::RouterLoad;
-/// Computes the softmax of each token's logits[N, E] and chooses the `chosen` most probable experts; of equally probable experts it takes
-/// the one with the lower index. The weights of the chosen experts are their probabilities, divided by the sum of these if `normalised`. If
-/// `load.load_2E` is defined, backward adds the gradient of the load-balancing loss (kernels/experts/router.h).
-Routed router(const Variable& logits_NE, i64 chosen, bool normalised, const RouterLoad& load = {});
+using kernels::RouterOptions;
+/// Computes the probabilities of each token's logits[N, E], by a softmax or a sigmoid, and chooses `chosen` experts; of equal experts it
+/// takes the one with the lower index. RouterOptions (kernels/experts/router.h) says how experts are chosen and weighted. If
+/// `load.load_2E` is defined, which requires a softmax, backward adds the gradient of the load-balancing loss.
+Routed router(const Variable& logits_NE, i64 chosen, const RouterOptions& options = {}, const RouterLoad& load = {});
 
 /// Describes where the rows of each token's experts lie in the matrix of rows. kernels/experts/expert_rows.h explains the members, which
 /// are int32.

@@ -2,6 +2,7 @@
 
 #include "kernels/sequence/attention.h"
 #include "ops/dense.h"
+#include "ops/layout/shape.h"
 #include "ops/refuse.h"
 
 namespace spillway::ops {
@@ -46,8 +47,15 @@ struct Thirds {
 
 Variable attention(const Variable& queries, const Variable& keys, const Variable& values, const AttentionOptions& options,
                    const Variable& sinks_H) {
-  if (queries.shape().rank() != 4 || keys.shape().rank() != 4 || !(keys.shape() == values.shape()))
-    refuse("attention", "q[B, T, H, D] and k and v[B, T, Hkv, D]", {queries.value, keys.value, values.value});
+  const Shape &k_shape = keys.shape(), &v_shape = values.shape();
+  const bool fit = queries.shape().rank() == 4 && k_shape.rank() == 4 && v_shape.rank() == 4 && k_shape[0] == v_shape[0] &&
+                   k_shape[1] == v_shape[1] && k_shape[2] == v_shape[2] && 1 <= v_shape[3] && v_shape[3] <= k_shape[3];
+  if (!fit)
+    refuse("attention", "q[B, T, H, D], k[B, T, Hkv, D] and v[B, T, Hkv, Dv] with Dv <= D", {queries.value, keys.value, values.value});
+  if (v_shape[3] < k_shape[3]) {
+    const Variable wide = pad(values, {{0, k_shape[3] - v_shape[3]}});
+    return slice(attention(queries, keys, wide, options, sinks_H), 3, 0, v_shape[3]);
+  }
   // Kernels accept heads with gaps between them, as in a key/value cache.
   // Tensors that a tape saves must be contiguous, so they are copied if needed.
   const bool has_sinks = sinks_H.value.defined();

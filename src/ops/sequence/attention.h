@@ -26,10 +26,11 @@ struct AttentionOptions {
   Tensor positions_BT;
 };
 
-/// Returns the attention output [B,T,H,D] of q[B,T,H,D], k[B,T,Hkv,D] and v[B,T,Hkv,D]. Query head h uses key/value head h / (H / Hkv). k
-/// and v may have more positions than q (generation with a key/value cache). With `causal`, the last query then sees all keys, the query
-/// before it all keys but the last, and so on. sinks_H holds a logit of each head that takes part in each softmax without a key (the sinks
-/// of gpt-oss), in the dtype of q; there are none if it is undefined.
+/// Returns the attention output [B,T,H,Dv] of q[B,T,H,D], k[B,T,Hkv,D] and v[B,T,Hkv,Dv] with Dv <= D. If Dv < D, as in latent attention
+/// (DeepSeek-V2, arXiv:2405.04434), v is padded with zeros, so it takes the time and memory of Dv = D. Query head h uses key/value head h /
+/// (H / Hkv). k and v may have more positions than q (generation with a key/value cache). With `causal`, the last query then sees all keys,
+/// the query before it all keys but the last, and so on. sinks_H holds a logit of each head that takes part in each softmax without a key
+/// (the sinks of gpt-oss), in the dtype of q; there are none if it is undefined.
 Variable attention(const Variable& q, const Variable& k, const Variable& v, const AttentionOptions& options, const Variable& sinks_H = {});
 
 /// Computes attention with GPT-2's layout of the inputs: qkv[B, T, 3*H*D] holds q, k and v

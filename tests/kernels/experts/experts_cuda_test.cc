@@ -24,23 +24,28 @@ struct Routed {
 
 // Runs the router and its gradient. `targets` tell which tokens are padding, which the
 // router loss leaves out. If weights are normalised, the gradient includes that loss.
-Routed route(const Tensor& logits, const Tensor& dweights, const Tensor& targets, i64 chosen, bool normalised) {
+Routed route(const Tensor& logits, const Tensor& dweights, const Tensor& targets, i64 chosen, const kernels::RouterOptions& options) {
   const DType wide = wide_dtype(logits.dtype());
   const Shape few{logits.size(0), chosen};
   const i64 E = logits.size(1);
   Routed r{empty(logits.shape(), wide),           empty(few, DType::int32),  empty(few, wide),
            empty(logits.shape(), logits.dtype()), zeros({2, E}, DType::f64), zeros(Shape{1}, DType::f64)};
-  kernels::router(logits, normalised, r.probabilities, r.experts, r.weights);
+  kernels::router(logits, options, r.probabilities, r.experts, r.weights);
   for (int layer = 0; layer < 2; ++layer) kernels::add_router_load(r.probabilities, r.experts, layer == 0 ? Tensor() : targets, r.load);
   kernels::add_router_loss(r.load, 0.5, r.loss);
-  const kernels::RouterLoad load{normalised ? r.load : Tensor(), targets, 0.01};
-  kernels::router_gradient(r.probabilities, r.experts, r.weights, dweights, normalised, load, r.dlogits);
+  const bool has_loss = options.normalised && options.scores == kernels::RouterOptions::Scores::softmax;
+  const kernels::RouterLoad load{has_loss ? r.load : Tensor(), targets, 0.01};
+  kernels::router_gradient(r.probabilities, r.experts, r.weights, dweights, options, load, r.dlogits);
   return r;
 }
 
-Routed route_on_gpu(test::Gpu& gpu, const Tensor& logits, const Tensor& dweights, const Tensor& targets, i64 chosen, bool normalised) {
-  const Routed r =
-      gpu.run([&] { return route(gpu(logits), gpu(dweights), targets.defined() ? gpu(targets) : Tensor(), chosen, normalised); });
+Routed route_on_gpu(test::Gpu& gpu, const Tensor& logits, const Tensor& dweights, const Tensor& targets, i64 chosen,
+                    const kernels::RouterOptions& options) {
+  const Routed r = gpu.run([&] {
+    kernels::RouterOptions there = options;
+    if (options.bias_E.defined()) there.bias_E = gpu(options.bias_E);
+    return route(gpu(logits), gpu(dweights), targets.defined() ? gpu(targets) : Tensor(), chosen, there);
+  });
   return {gpu.host(r.probabilities), gpu.host(r.experts), gpu.host(r.weights), gpu.host(r.dlogits), gpu.host(r.load), gpu.host(r.loss)};
 }
 
@@ -54,8 +59,8 @@ TEST_F(ExpertTwins, RouterNearTheCpu) {
         std::vector<i32> padded(static_cast<size_t>(tokens));
         for (size_t n = 0; n < padded.size(); ++n) padded[n] = n % 3 == 2 ? kPaddingTarget : n % 3 == 1 ? kIgnoredTarget : 0;
         const Tensor targets = test::ints(padded, {tokens});
-        const Routed got = route_on_gpu(gpu(), logits, dweights, targets, chosen, normalised),
-                     want = route(logits, dweights, targets, chosen, normalised);
+        const Routed got = route_on_gpu(gpu(), logits, dweights, targets, chosen, {.normalised = normalised}),
+                     want = route(logits, dweights, targets, chosen, {.normalised = normalised});
         const double error = 200 * test::half_ulp(wide_dtype(dtype));
         EXPECT_TRUE(test::same_bits(got.experts, want.experts));
         test::expect_near(got.probabilities, want.probabilities, error, 0, "probabilities");
@@ -65,6 +70,38 @@ TEST_F(ExpertTwins, RouterNearTheCpu) {
         test::expect_near(got.load, want.load, error, 0, "load");
         test::expect_near(got.loss, want.loss, error, 0, "loss");
       }
+    }
+  }
+}
+
+// Weights are at most 2.5 times a share of 1, and a probability's gradient is divided by a sum of at least 0.2.
+TEST_F(ExpertTwins, RouterWithOptionsNearTheCpu) {
+  using Options = kernels::RouterOptions;
+  constexpr i64 kTokens = 70, kExperts = 96, kChosen = 6;
+  for (const DType dtype : kFloats) {
+    const DType wide = wide_dtype(dtype);
+    const Tensor logits = test::random({kTokens, kExperts}, dtype, 1, 2), dweights = test::random({kTokens, kChosen}, wide, 2),
+                 bias = test::random({kExperts}, wide, 3, 0.3);
+    const Options several[] = {
+        {.scores = Options::Scores::sigmoid,
+         .bias_E = bias,
+         .groups = 8,
+         .chosen_groups = 3,
+         .best_of_group = 2,
+         .normalised = true,
+         .added_to_sum = 1e-20,
+         .factor = 2.5},
+        {.scores = Options::Scores::sigmoid, .bias_E = bias, .normalised = false},
+        {.groups = 32, .chosen_groups = 2, .factor = 2},
+        {.bias_E = bias, .normalised = true, .least_sum = 0.2},
+    };
+    for (const Options& o : several) {
+      const Routed got = route_on_gpu(gpu(), logits, dweights, {}, kChosen, o), want = route(logits, dweights, {}, kChosen, o);
+      const double error = 500 * test::half_ulp(wide);
+      EXPECT_TRUE(test::same_bits(got.experts, want.experts));
+      test::expect_near(got.probabilities, want.probabilities, error, 0, "probabilities");
+      test::expect_near(got.weights, want.weights, error, 0, "weights");
+      test::expect_near(got.dlogits, want.dlogits, error + 2 * test::stored_error(dtype, 1), 25 * error, "dlogits");
     }
   }
 }
@@ -80,9 +117,15 @@ TEST_F(ExpertTwins, RouterOfTiesAndOfWhatIsNoNumber) {
     }
   }
   const Tensor dweights = test::random({40, 3}, DType::f32, 4);
-  const Routed got = route_on_gpu(gpu(), ties, dweights, {}, 3, true), want = route(ties, dweights, {}, 3, true);
-  EXPECT_TRUE(test::same_bits(got.experts, want.experts));
-  for (i64 i = 0; i < 12; ++i) EXPECT_TRUE(std::isnan(test::at(got.weights, i))) << i;
+  const auto compared = [&](const kernels::RouterOptions& options, i64 nans) {
+    const Routed got = route_on_gpu(gpu(), ties, dweights, {}, 3, options), want = route(ties, dweights, {}, 3, options);
+    EXPECT_TRUE(test::same_bits(got.experts, want.experts));
+    for (i64 i = 0; i < nans; ++i) EXPECT_TRUE(std::isnan(test::at(got.weights, i)) && std::isnan(test::at(want.weights, i))) << i;
+  };
+  compared({.normalised = true}, 12);
+  compared({.groups = 3, .chosen_groups = 1, .best_of_group = 2, .normalised = true}, 12);
+  // Of an infinite logit the sigmoid is a number.
+  compared({.scores = kernels::RouterOptions::Scores::sigmoid, .groups = 3, .chosen_groups = 2, .best_of_group = 2, .normalised = true}, 3);
 }
 
 using test::experts_of;

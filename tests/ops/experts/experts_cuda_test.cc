@@ -43,7 +43,7 @@ std::vector<Tensor> run(const std::vector<Tensor>& in, bool in_parts) {
   std::vector<ops::Weight> weights[3];
   for (u32 i = 3; i < in.size(); ++i) weights[i % 3].push_back(tape.parameter(in[i], i));
   const Variable logits = ops::linear(x, tape.parameter(in[2], 2), {}, ops::WeightLayout::out_in);
-  const ops::Routed routed = ops::router(logits, kChosen, true);
+  const ops::Routed routed = ops::router(logits, kChosen, {.normalised = true});
   const ops::ExpertRows rows = ops::expert_rows(routed.experts_NK, kExperts);
   const Variable each = ops::to_experts(x, rows);
   const Variable h = ops::swiglu(ops::expert_linear(each, weights[0], rows), ops::expert_linear(each, weights[1], rows));

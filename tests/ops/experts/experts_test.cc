@@ -25,20 +25,20 @@ TEST(Router, OfEqualOnesTheLower) {
   const Tensor logits = doubles({1, 1, 1, 1, 2, 3, 3, 3, 0, 0, 5, 0, -1e9, -1e9, -1e9, 0}, {4, 4});
   for (const DType dtype : kFloats) {
     const ops::Routed routed =
-        ops::router(test::as(dtype, doubles({1, 1, 1, 1, 2, 3, 3, 3, 0, 0, 5, 0, -60, -60, -60, 0}, {4, 4})), 2, true);
+        ops::router(test::as(dtype, doubles({1, 1, 1, 1, 2, 3, 3, 3, 0, 0, 5, 0, -60, -60, -60, 0}, {4, 4})), 2, {.normalised = true});
     EXPECT_EQ(ints_of(routed.experts_NK), (std::vector<i32>{0, 1, 1, 2, 0, 2, 0, 3}));
     EXPECT_EQ(routed.weights_NK.dtype(), wide_dtype(dtype));
     EXPECT_EQ(test::at(routed.weights_NK.value, 0), 0.5);
   }
-  const ops::Routed all = ops::router(logits, 4, false);
+  const ops::Routed all = ops::router(logits, 4, {.normalised = false});
   EXPECT_EQ(ints_of(all.experts_NK), (std::vector<i32>{0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3}));
   EXPECT_EQ(test::at(all.weights_NK.value, 12), 0) << "a probability that is zero can be chosen";
-  EXPECT_EQ(ints_of(ops::router(logits, 1, true).experts_NK), (std::vector<i32>{0, 1, 2, 3}));
+  EXPECT_EQ(ints_of(ops::router(logits, 1, {.normalised = true}).experts_NK), (std::vector<i32>{0, 1, 2, 3}));
 }
 
 TEST(Router, WeightsAreTheirShareOfTheSoftmax) {
   const Tensor logits = random({9, 7}, DType::f64, 1, 2);
-  const ops::Routed plain = ops::router(logits, 3, false), normalised = ops::router(logits, 3, true);
+  const ops::Routed plain = ops::router(logits, 3, {.normalised = false}), normalised = ops::router(logits, 3, {.normalised = true});
   EXPECT_EQ(ints_of(plain.experts_NK), ints_of(normalised.experts_NK));
   for (i64 n = 0; n < 9; ++n) {
     double total = 0, chosen = 0, least = 1;
@@ -61,10 +61,58 @@ TEST(Router, WeightsAreTheirShareOfTheSoftmax) {
 TEST(Router, NaNAndInfinityGoToTheFirstWithNaN) {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   const Tensor logits = doubles({0, nan, 1, inf, 0, 1, -inf, -inf, -inf, 0, 1, -inf}, {4, 3});
-  const ops::Routed routed = ops::router(logits, 2, true);
+  const ops::Routed routed = ops::router(logits, 2, {.normalised = true});
   EXPECT_EQ(ints_of(routed.experts_NK), (std::vector<i32>{0, 1, 0, 1, 0, 1, 0, 1}));
   for (i64 i = 0; i < 6; ++i) EXPECT_TRUE(std::isnan(test::at(routed.weights_NK.value, i))) << i;
   EXPECT_NEAR(test::at(routed.weights_NK.value, 7), 1 / (1 + std::exp(-1.0)), 1e-15) << "minus infinity alone is a probability of zero";
+}
+
+// Experts and weights of the routers of DeepSeek V3, DeepSeek V2, Mistral 4 and Ernie 4.5, as transformers 5.24 computes them in fp64.
+TEST(Router, ChoosesAndWeightsAsFamiliesDo) {
+  constexpr i64 N = 4, E = 8, K = 3;
+  const Tensor logits = empty({N, E}, DType::f64), bias = empty({E}, DType::f64);
+  for (i64 i = 0; i < N * E; ++i) logits.data<double>()[i] = 2 * std::sin(1.7 * static_cast<double>(i) + 0.3);
+  for (i64 e = 0; e < E; ++e) bias.data<double>()[e] = 0.4 * std::cos(2.3 * static_cast<double>(e));
+  using Options = ops::RouterOptions;
+  const auto check = [&](const char* family, const Options& options, const std::vector<i32>& experts, const std::vector<double>& weights) {
+    const ops::Routed routed = ops::router(logits, K, options);
+    EXPECT_EQ(ints_of(routed.experts_NK), experts) << family;
+    for (i64 i = 0; i < N * K; ++i)
+      EXPECT_NEAR(test::at(routed.weights_NK.value, i), weights[static_cast<size_t>(i)], 1e-14) << family << ", weight " << i;
+  };
+  check("DeepSeek V3",
+        {.scores = Options::Scores::sigmoid,
+         .bias_E = bias,
+         .groups = 4,
+         .chosen_groups = 2,
+         .best_of_group = 2,
+         .normalised = true,
+         .added_to_sum = 1e-20,
+         .factor = 2.5},
+        {0, 1, 5, 0, 4, 5, 3, 6, 7, 2, 3, 6},
+        {0.7097163662482306, 0.9487795341227878, 0.8415040996289815, 1.0625389092650919, 1.0596271412782237, 0.37783394945668447,
+         0.9630724707674415, 0.557572452300676, 0.9793550769318825, 0.7567337260422624, 0.8630258163180264, 0.8802404576397109});
+  check("DeepSeek V2", {.groups = 4, .chosen_groups = 2, .factor = 2.5}, {1, 4, 5, 0, 1, 4, 3, 6, 7, 2, 3, 6},
+        {0.9221915259274867, 0.6429687722534587, 0.4820233047029021, 0.8467759162531879, 0.15034436052828004, 0.8285908974944196,
+         0.7564359324451231, 0.11887756672861807, 0.8621400851869266, 0.40268471199296557, 0.7382536772992715, 0.8351531882637577});
+  check("Mistral 4", {.groups = 4, .chosen_groups = 2, .best_of_group = 2, .normalised = true, .added_to_sum = 1e-20, .factor = 2.5},
+        {1, 4, 5, 0, 1, 4, 3, 6, 7, 2, 3, 6},
+        {1.1261710046773583, 0.7851869897596322, 0.5886420055630094, 1.1595151634390306, 0.20587095407890782, 1.134613882482062,
+         1.088426101356068, 0.17105142807651114, 1.2405224705674212, 0.5094459140539946, 0.9339821161177337, 1.0565719698282718});
+  check("Ernie 4.5", {.bias_E = bias, .normalised = true, .least_sum = 0.9}, {0, 3, 5, 0, 3, 5, 0, 3, 5, 0, 3, 6},
+        {0.12009321996085981, 0.014178105177659217, 0.2142325798679565, 0.3763448516680835, 0.07269301486485757, 0.024321956759339434,
+         0.21354928432168108, 0.336193747753388, 0.007256008438255334, 0.0398313269821907, 0.3281127454663429, 0.37117919478389233});
+}
+
+TEST(Router, OfEqualGroupsTheLowerAndOfNaNTheFirst) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Tensor logits = doubles({1, 1, 1, 1, 1, 1, 0, 0, 2, 2, 2, 2, 0, 0, 0, 0, 0, nan}, {3, 6});
+  for (const auto scores : {ops::RouterOptions::Scores::softmax, ops::RouterOptions::Scores::sigmoid}) {
+    const ops::Routed routed =
+        ops::router(logits, 2, {.scores = scores, .groups = 3, .chosen_groups = 1, .best_of_group = 2, .normalised = true});
+    EXPECT_EQ(ints_of(routed.experts_NK), (std::vector<i32>{0, 1, 2, 3, 0, 1}));
+    EXPECT_TRUE(std::isnan(test::at(routed.weights_NK.value, 4)) && std::isnan(test::at(routed.weights_NK.value, 5)));
+  }
 }
 
 TEST(Rows, LieSortedByExpertAndThenByToken) {
@@ -104,7 +152,7 @@ Results run(const Mixture& m, i64 chosen) {
   };
   const Variable x = tape.input(m.x), router = tape.parameter(m.router, id++);
   const std::vector<Variable> gate = all(m.gate), up = all(m.up), down = all(m.down);
-  const ops::Routed routed = ops::router(ops::linear(x, router, {}, ops::WeightLayout::out_in), chosen, true);
+  const ops::Routed routed = ops::router(ops::linear(x, router, {}, ops::WeightLayout::out_in), chosen, {.normalised = true});
   const ops::ExpertRows rows = ops::expert_rows(routed.experts_NK, m.router.size(0));
   const Variable in = ops::to_experts(x, rows);
   const Variable h =
@@ -134,7 +182,7 @@ TEST(Mixture, IsItsDefinition) {
   const Results got = run(m, 2);
   for (i64 n = 0; n < 40; ++n) {
     const Tensor x = m.x.slice(0, n, n + 1);
-    const ops::Routed routed = ops::router(ops::linear(x, m.router, {}, ops::WeightLayout::out_in), 2, true);
+    const ops::Routed routed = ops::router(ops::linear(x, m.router, {}, ops::WeightLayout::out_in), 2, {.normalised = true});
     std::vector<double> want(24);
     for (i64 k = 0; k < 2; ++k) {
       const auto e = static_cast<size_t>(routed.experts_NK.data<i32>()[k]);
@@ -198,9 +246,15 @@ TEST(Mixture, NearFp64InNarrowTypes) {
 
 TEST(Experts, RefuseWhatDoesNotFit) {
   const Tensor logits = random({3, 4}, DType::f32, 1);
-  EXPECT_THROW(ops::router(logits, 0, true), Error);
-  EXPECT_THROW(ops::router(logits, 5, true), Error);
-  EXPECT_THROW(ops::router(random({12}, DType::f32, 1), 1, true), Error);
+  EXPECT_THROW(ops::router(logits, 0, {.normalised = true}), Error);
+  EXPECT_THROW(ops::router(logits, 5, {.normalised = true}), Error);
+  EXPECT_THROW(ops::router(random({12}, DType::f32, 1), 1, {.normalised = true}), Error);
+  EXPECT_THROW(ops::router(logits, 1, {.groups = 3}), Error) << "groups that do not divide the experts";
+  EXPECT_THROW(ops::router(logits, 3, {.groups = 2}), Error) << "more experts than the chosen groups have";
+  EXPECT_THROW(ops::router(logits, 1, {.groups = 4, .best_of_group = 2}), Error) << "groups of one expert";
+  EXPECT_THROW(ops::router(logits, 1, {.bias_E = random({3}, DType::f32, 1)}), Error);
+  EXPECT_THROW(ops::router(logits, 1, {.bias_E = random({4}, DType::f64, 1)}), Error);
+  EXPECT_THROW(ops::router(logits, 1, {.factor = 0}), Error);
   const ops::ExpertRows rows = ops::expert_rows(test::ints({0, 1, 1}, {3, 1}), 2);
   const Tensor x = random({3, 4}, DType::f32, 1), w = random({5, 4}, DType::f32, 2);
   EXPECT_THROW(ops::expert_linear(x, {w}, rows), Error) << "an expert too few";

@@ -109,7 +109,7 @@ TEST(Views, Transformers) {
   const ops::ExpertRows rows = ops::expert_rows(test::turned(test::ints({0, 2, 1, 4, 0, 4, 2, 4, 0, 1, 1, 2}, {6, 2})), 5);
   check({{6, 3}}, [&](const auto& in) { return ops::to_experts(in[0], rows); });
   check({{12, 3}, {6, 2}}, [&](const auto& in) { return ops::from_experts(in[0], in[1], rows); });
-  check({{6, 5}}, [](const auto& in) { return ops::router(in[0], 2, true).weights_NK; });
+  check({{6, 5}}, [](const auto& in) { return ops::router(in[0], 2, {.normalised = true}).weights_NK; });
   check({{12, 3}, {4, 3}, {4, 3}, {4, 3}, {4, 3}, {4, 3}}, [&](const auto& in) {
     return ops::expert_linear(in[0], {in.begin() + 1, in.end()}, rows);
   });

@@ -123,7 +123,7 @@ TEST_F(RowCosts, OfElementwiseKernels) {
 TEST_F(RowCosts, OfRoutersAndTheRowsOfExperts) {
   const Tensor logits = tensor({kRows, kExperts}), probabilities = room({kRows, kExperts}, DType::f32);
   const Tensor experts = room({kRows, kChosen}, DType::int32), weights = room({kRows, kChosen}, DType::f32);
-  expect_coalesced([&] { kernels::router(logits, true, probabilities, experts, weights); });
+  expect_coalesced([&] { kernels::router(logits, {.normalised = true}, probabilities, experts, weights); });
   const Tensor begins = room({kExperts + 1}, DType::int32), choice = room({kRows * kChosen}, DType::int32);
   const Tensor row = room({kRows, kChosen}, DType::int32);
   const i64 bytes = gpu().run([&] { return kernels::sort_by_expert_workspace_bytes(kRows * kChosen, kExperts); });
@@ -140,7 +140,7 @@ TEST_F(RowCosts, OfSortingByExpert) {
   constexpr i64 kTokens = 1024;
   const Tensor logits = tensor({kTokens, kExperts}), probabilities = room({kTokens, kExperts}, DType::f32);
   const Tensor experts = room({kTokens, kChosen}, DType::int32), weights = room({kTokens, kChosen}, DType::f32);
-  gpu().run([&] { kernels::router(logits, true, probabilities, experts, weights); });
+  gpu().run([&] { kernels::router(logits, {.normalised = true}, probabilities, experts, weights); });
   const Tensor begins = room({kExperts + 1}, DType::int32), choice = room({kTokens * kChosen}, DType::int32);
   const Tensor row = room({kTokens, kChosen}, DType::int32);
   const i64 bytes = gpu().run([&] { return kernels::sort_by_expert_workspace_bytes(kTokens * kChosen, kExperts); });
