@@ -9,7 +9,7 @@ namespace spillway::models {
 using nn::Context;
 using nn::Variable;
 
-DecoderExperts::DecoderExperts(const ModelConfig& c, const std::string& name, i64 /*layer*/, DType dtype)
+DecoderExperts::DecoderExperts(const ModelConfig& c, const std::string& name, DType dtype)
     : chosen_(c.experts->chosen),
       normalised_(c.experts->normalised),
       loss_(c),
