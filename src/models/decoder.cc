@@ -86,7 +86,7 @@ std::string mlp_name(const ModelConfig& c, i64 layer) {
 
 std::unique_ptr<BlockPart> mlp(const ModelConfig& c, const std::string& name, i64 layer, DType dtype) {
   const std::string part = name + "." + mlp_name(c, layer);
-  if (is_mixture(c, layer)) return std::make_unique<DecoderExperts>(c, part, dtype);
+  if (is_mixture(c, layer)) return std::make_unique<DecoderExperts>(c, part, layer, dtype);
   return std::make_unique<DecoderMlp>(c, part, layer, dtype);
 }
 

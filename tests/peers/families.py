@@ -157,6 +157,13 @@ def random_config(family, rng):
         return transformers.Lfm2Config(**named, norm_eps=common["rms_norm_eps"], layer_types=[rng.choice(["conv", "full_attention"]) for _ in types],
                                        conv_bias=rng.random() < 0.5, conv_L_cache=rng.choice([2, 3]), block_multiple_of=8,
                                        block_auto_adjust_ff_dim=rng.random() < 0.5, **ropes)
+    if family == "glm4_moe":
+        groups = rng.choice([1, 3])
+        return transformers.Glm4MoeConfig(
+            **dict(common, head_dim=8), attention_bias=rng.random() < 0.5, use_qk_norm=rng.random() < 0.5, n_routed_experts=6, n_group=groups,
+            topk_group=rng.choice([1, groups]), num_experts_per_tok=2, n_shared_experts=rng.choice([1, 2]), moe_intermediate_size=12,
+            first_k_dense_replace=rng.choice([0, 1]), routed_scaling_factor=rng.choice([1.0, 2.5]), norm_topk_prob=rng.random() < 0.7,
+            rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5})
     if family == "longrope":
         original = rng.choice([16, 40])  # a row of 24 is longer than one and not than the other
         return transformers.Phi3Config(**dict(common, hidden_size=heads * 8), sliding_window=window, original_max_position_embeddings=original, rope_parameters={
@@ -167,7 +174,7 @@ def random_config(family, rng):
 
 FAMILIES = ["llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "mixtral", "gemma2", "gemma3_text", "phi3", "olmo2",
             "olmo3", "smollm3", "ministral3", "seed_oss", "granite", "glm4", "cohere2", "longrope", "gemma4",
-            "granitemoehybrid", "lfm2"]
+            "granitemoehybrid", "lfm2", "glm4_moe"]
 
 
 @contextlib.contextmanager
