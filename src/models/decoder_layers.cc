@@ -32,7 +32,7 @@ std::optional<nn::Linear> projection_if(bool wanted, const ModelConfig& c, const
 
 std::optional<nn::RmsNorm> qk_norm(const ModelConfig& c, const std::string& name, i64 heads, i64 head_dim, DType dtype) {
   const DecoderStyle& style = style_of(c);
-  if (style.qk_norm == DecoderStyle::QkNorm::none) return {};
+  if (style.qk_norm == DecoderStyle::QkNorm::none || !c.qk_normed) return {};
   const bool whole = style.qk_norm == DecoderStyle::QkNorm::whole;
   return nn::RmsNorm(name, whole ? heads * head_dim : head_dim, dtype, c.norm_eps, style.gain_offset);
 }

@@ -59,7 +59,8 @@ class DecoderMlp {
 };
 
 /// A mixture of experts, whose result for a token is the sum of the chosen experts' MLPs,
-/// weighted by the router. Mixtral's parameter names differ from those of the other families.
+/// weighted by the router, plus that of the shared expert, if there is one. Mixtral's parameter names differ from those of the other
+/// families.
 class DecoderExperts {
  public:
   DecoderExperts(const ModelConfig& config, const std::string& name, i64 layer, DType dtype);
@@ -67,11 +68,18 @@ class DecoderExperts {
   void list(nn::ParameterList& parameters) const;
 
  private:
+  /// Returns the logits [N, E] of the router for the tokens x[N, C].
+  nn::Variable logits(const nn::Variable& x_NC, const nn::Context& context) const;
+  ops::RouterOptions options(const nn::Context& context) const;
+
   i64 chosen_;
   bool normalised_;
+  RoutingConfig routing_;
   RouterLoss loss_;
   nn::Linear router_;
+  std::shared_ptr<nn::Parameter> bias_E_;  // null if the router has none
   ExpertMlps mlps_;
+  std::optional<DecoderMlp> shared_;
 };
 
 }  // namespace spillway::models

@@ -56,6 +56,25 @@ bool is_of_no_module(const std::string& tensor) {
   return std::ranges::find(kModules, std::string_view(tensor).substr(0, tensor.find('.'))) == std::end(kModules);
 }
 
+// Returns the beginning of the names of a block's tensors, "model.layers.2.", if `tensor` is in a block, otherwise an empty text.
+std::string_view block_of(std::string_view tensor) {
+  constexpr std::string_view kBlocks = "layers.";
+  const size_t at = tensor.find(kBlocks);
+  if (at == tensor.npos || (at > 0 && tensor[at - 1] != '.')) return {};
+  const size_t dot = tensor.find('.', at + kBlocks.size());
+  return dot == tensor.npos ? std::string_view() : tensor.substr(0, dot + 1);
+}
+
+// Returns the beginnings of the names of blocks that predict tokens further ahead (multi-token prediction, arXiv:2412.19437, section 2.2),
+// which have a projection eh_proj. DeepSeek-V3 and GLM-4.5 have them after the model's layers, and transformers does not read them.
+std::set<std::string, std::less<>> multi_token_blocks(const auto& tensors) {
+  std::set<std::string, std::less<>> blocks;
+  for (const std::string& name : tensors) {
+    if (name.ends_with(".eh_proj.weight") && !block_of(name).empty()) blocks.emplace(block_of(name));
+  }
+  return blocks;
+}
+
 // Returns whether the parameter is the embedding of a tied head.
 bool is_tied(const nn::Sequential& model, const nn::Parameter& parameter) { return parameter.of_ids && model.uses(parameter.id) > 1; }
 
@@ -114,8 +133,10 @@ bool holds_equal(const data::WeightFolder& tensors, const std::string& one, cons
 
 std::string left_out_note(const std::filesystem::path& folder, const std::vector<std::string>& tensors) {
   Names names;
-  std::ranges::copy_if(tensors, std::back_inserter(names),
-                       [](const std::string& name) { return is_of_no_module(name) && !is_known_buffer(name); });
+  const auto blocks = multi_token_blocks(tensors);
+  std::ranges::copy_if(tensors, std::back_inserter(names), [&](const std::string& name) {
+    return blocks.contains(block_of(name)) || (is_of_no_module(name) && !is_known_buffer(name));
+  });
   if (names.empty()) return "";
   return fmt::format("{} holds tensors that do not belong to the language model; they are ignored: {}", folder.string(), first_five(names));
 }
@@ -155,6 +176,7 @@ FolderWeights::FolderWeights(const nn::Sequential& model, const std::filesystem:
   if (part) std::erase_if(left_over, [](const std::string& name) { return name.find(kTextPart) == std::string::npos; });
   if (std::ranges::any_of(model.parameters, [&](const auto& p) { return is_tied(model, *p); })) left_over.erase(head_name());
   std::erase_if(left_over, is_known_buffer);
+  std::erase_if(left_over, [blocks = multi_token_blocks(left_over)](const std::string& name) { return blocks.contains(block_of(name)); });
   if (!model.reads_images()) std::erase_if(left_over, is_of_no_module);
   refuse_if_any(folder, "these parameters of the model in config.json are missing", missing,
                 "check that config.json and the weight files are of the same model");

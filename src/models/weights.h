@@ -43,7 +43,8 @@ constexpr const char* kHeadName = "lm_head.weight";
 bool holds_equal(const data::WeightFolder& tensors, const std::string& one, const std::string& other);
 
 /// Returns a sentence that names the tensors of a language model's folder that belong to none of its modules, such as the value head of a
-/// trainer ("v_head.summary.weight"). transformers ignores such tensors, and so does FolderWeights. The text is empty if there are none.
+/// trainer ("v_head.summary.weight"), or to blocks of multi-token prediction. transformers ignores such tensors, and so does FolderWeights.
+/// The text is empty if there are none.
 std::string left_out_note(const std::filesystem::path& folder, const std::vector<std::string>& tensors);
 
 /// Reads the weights of a folder: safetensors, pytorch_model.bin, or files saved by DeepSpeed. For a model with adapters (lora.h),

@@ -19,6 +19,9 @@ const char* kGemma4 = R"({"model_type": "gemma4_text", "hidden_size": 32, "num_h
                           "intermediate_size": 80, "max_position_embeddings": 64, "vocab_size": 97, "hidden_size_per_layer_input": 0,
                           "layer_types": ["sliding_attention", "full_attention"]})";
 
+const char* kGlm4Moe = R"({"model_type": "glm4_moe", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+                           "num_key_value_heads": 2, "intermediate_size": 80, "n_routed_experts": 8, "num_experts_per_tok": 3})";
+
 struct Hostile {
   const char* base;
   const char* changes;  // replace keys of `base`
@@ -56,6 +59,16 @@ INSTANTIATE_TEST_SUITE_P(
         Hostile{kGemma4, R"({"per_layer_config": {"1": {"head_dim": -8}}})", "per_layer_config.1.head_dim", "from 2 to"},
         Hostile{kGemma4, R"({"global_head_dim": 7})", "global_head_dim", "even"},
         Hostile{kGemma4, R"({"attention_k_eq_v": true, "num_global_key_value_heads": 3})", "num_attention_heads", "a multiple of"},
+        Hostile{kGlm4Moe, R"({"n_group": 3})", "n_routed_experts", "a multiple of `n_group` (3)"},
+        Hostile{kGlm4Moe, R"({"n_group": 8})", "n_group", "at least two experts"},
+        Hostile{kGlm4Moe, R"({"n_group": 33})", "n_group", "from 1 to 32"},
+        Hostile{kGlm4Moe, R"({"n_group": 4})", "topk_group", "at least 3 experts"},
+        Hostile{kGlm4Moe, R"({"topk_group": 2})", "topk_group", "from 1 to 1"},
+        Hostile{kGlm4Moe, R"({"n_routed_experts": 0})", "n_routed_experts", "from 1 to"},
+        Hostile{kGlm4Moe, R"({"num_experts_per_tok": 9})", "num_experts_per_tok", "from 1 to 8"},
+        Hostile{kGlm4Moe, R"({"n_shared_experts": 4096, "moe_intermediate_size": 4096})", "n_shared_experts", "at most"},
+        Hostile{kGlm4Moe, R"({"routed_scaling_factor": 0})", "routed_scaling_factor", "above 0"},
+        Hostile{kGlm4Moe, R"({"first_k_dense_replace": -1})", "first_k_dense_replace", "from 0 to"},
         Hostile{kOthers, R"({"model_type": "gemma3"})", "text_config", "an object"},
         Hostile{kOthers, R"({"model_type": "gemma3", "text_config": {"model_type": "t5"}})", "text_config.model_type", "gemma3_text"},
         Hostile{kOthers, R"({"model_type": "phi3", "rope_scaling": {"type": "dynamic", "factor": 2}})", "rope_scaling.type", "longrope"},

@@ -156,6 +156,17 @@ TEST_F(FolderModelTest, TensorsOfNoModuleAreNamedAndLeftOut) {
   expect_logits(model.config, "untied/llama/logits");
 }
 
+TEST_F(FolderModelTest, BlocksOfMultiTokenPredictionAreNamedAndLeftOut) {
+  Tensors tensors = tensors_of("llama-tiny");
+  tensors["model.layers.2.eh_proj.weight"] = {{1, 32}, std::vector<float>(32)};
+  tensors["model.layers.2.shared_head.norm.weight"] = {{32}, std::vector<float>(32)};
+  const FolderModel model = read(config_with("llama-tiny", nlohmann::json::object()), tensors);
+  EXPECT_THAT(model.notes, ElementsAre(AllOf(HasSubstr("model.layers.2.eh_proj"), HasSubstr("model.layers.2.shared_head"))));
+  expect_logits(model.config, "untied/llama/logits");
+  tensors["model.layers.3.shared_head.norm.weight"] = tensors["model.layers.2.shared_head.norm.weight"];
+  EXPECT_THROW(read(config_with("llama-tiny", nlohmann::json::object()), tensors), Error) << "another layer, without such a projection";
+}
+
 // The embedding row of pad_token_id gets no gradient from the inputs, but it gets one through a tied head.
 class PaddingRow : public ::testing::TestWithParam<const char*> {};
 

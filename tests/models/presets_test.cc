@@ -57,6 +57,8 @@ TEST(Presets, HaveThePublishedParameterCounts) {
   EXPECT_EQ(parameters("command-a"), 111'057'580'032);
   EXPECT_EQ(parameters("glm4-9b"), 9'400'279'040);
   EXPECT_EQ(parameters("glm4-32b"), 32'566'081'536);
+  EXPECT_EQ(parameters("glm4.5-air-106b-a12b"), 106'852'245'504 + 5760);
+  EXPECT_EQ(parameters("glm4.6-355b-a32b"), 352'797'814'784 + 14240) << "the router's corrections are no parameters in PyTorch";
   EXPECT_EQ(parameters("granite3.3-2b"), 2'533'539'840);
   EXPECT_EQ(parameters("granite3.3-8b"), 8'170'864'640);
   EXPECT_EQ(parameters("ministral3-3b"), 3'429'006'336);

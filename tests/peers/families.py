@@ -144,6 +144,13 @@ def random_config(family, rng):
             sliding_window=window or 6, layer_types=types, **small, final_logit_softcapping=rng.choice([None, 5.0]), **more,
             rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 1000.0},
                              "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.5, "rope_theta": 10000.0}})
+    if family == "glm4_moe":
+        groups = rng.choice([1, 3])
+        return transformers.Glm4MoeConfig(
+            **dict(common, head_dim=8), attention_bias=rng.random() < 0.5, use_qk_norm=rng.random() < 0.5, n_routed_experts=6, n_group=groups,
+            topk_group=rng.choice([1, groups]), num_experts_per_tok=2, n_shared_experts=rng.choice([1, 2]), moe_intermediate_size=12,
+            first_k_dense_replace=rng.choice([0, 1]), routed_scaling_factor=rng.choice([1.0, 2.5]), norm_topk_prob=rng.random() < 0.7,
+            rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5})
     if family == "longrope":
         original = rng.choice([16, 40])  # a row of 24 is longer than one and not than the other
         return transformers.Phi3Config(**dict(common, hidden_size=heads * 8), sliding_window=window, original_max_position_embeddings=original, rope_parameters={
@@ -153,7 +160,7 @@ def random_config(family, rng):
 
 
 FAMILIES = ["llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "mixtral", "gemma2", "gemma3_text", "phi3", "olmo2",
-            "olmo3", "smollm3", "ministral3", "seed_oss", "granite", "glm4", "cohere2", "longrope", "gemma4"]
+            "olmo3", "smollm3", "ministral3", "seed_oss", "granite", "glm4", "cohere2", "longrope", "gemma4", "glm4_moe"]
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ extern const DecoderFamily kPhi3;
 extern const DecoderFamily kOlmo2, kOlmo3;
 extern const DecoderFamily kSmolLm3;
 extern const DecoderFamily kGranite;
-extern const DecoderFamily kGlm4;
+extern const DecoderFamily kGlm4, kGlm4Moe;
 extern const DecoderFamily kCohere2;
 
 }  // namespace spillway::models

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "kernels/experts/router.h"
 #include "models/families/config_parts.h"
 
 namespace spillway::models {
@@ -53,6 +54,48 @@ ExpertsConfig read_experts(const ConfigObject& object, const ModelConfig& config
   experts.normalised = object.flag("norm_topk_prob", false);
   experts.dense_layers = read_dense_layers(object, config.layers);
   return experts;
+}
+
+// The balance of these experts is that of their corrections: transformers reads output_router_logits, but adds no loss to it.
+ExpertsConfig read_routed_experts(const ConfigObject& object, const ModelConfig& config, const RoutedExpertDefaults& d) {
+  ExpertsConfig experts;
+  const char* const key = object.has("n_routed_experts") ? "n_routed_experts" : "num_local_experts";
+  experts.count = object.whole(key, 1, kMaxExperts, d.count);
+  experts.chosen = object.whole("num_experts_per_tok", 1, experts.count, std::min(experts.count, d.chosen));
+  experts.width = object.whole("moe_intermediate_size", 1, kMaxMlpWidth, d.width);
+  experts.shared_width = object.whole("n_shared_experts", 0, kMaxExperts, d.shared) * experts.width;
+  if (experts.shared_width > kMaxMlpWidth)
+    object.complain("n_shared_experts", fmt::format("shared experts of together at most {} elements", kMaxMlpWidth));
+  experts.normalised = object.flag("norm_topk_prob", true);
+  RoutingConfig& routing = experts.routing;
+  routing.sigmoid = routing.corrected = true;
+  routing.factor = object.real("routed_scaling_factor", 0, 1e6, d.factor, true);
+  routing.added_to_sum = 1e-20, routing.best_of_group = 2;
+  routing.groups = object.whole("n_group", 1, kernels::kMaxExpertGroups, 1);
+  routing.chosen_groups = object.whole("topk_group", 1, routing.groups, 1);
+  require_divisible(object, key, experts.count, "n_group", routing.groups);
+  const i64 size = experts.count / routing.groups;
+  if (size < 2) object.complain("n_group", "groups of at least two experts");
+  if (routing.chosen_groups * size < experts.chosen)
+    object.complain("topk_group",
+                    fmt::format("groups with together at least {} experts, the value of `num_experts_per_tok`", experts.chosen));
+  const i64 dense = object.whole("first_k_dense_replace", 0, kMaxLayers, d.dense);
+  for (i64 layer = 0; layer < std::min(dense, config.layers); ++layer) experts.dense_layers.push_back(layer);
+  return experts;
+}
+
+void write_routed_experts(const ModelConfig& c, json& root) {
+  const ExpertsConfig& experts = *c.experts;
+  root["n_routed_experts"] = experts.count;
+  root["num_experts_per_tok"] = experts.chosen;
+  root["moe_intermediate_size"] = experts.width;
+  root["n_shared_experts"] = experts.shared_width / experts.width;
+  root["norm_topk_prob"] = experts.normalised;
+  root["routed_scaling_factor"] = experts.routing.factor;
+  root["n_group"] = experts.routing.groups;
+  root["topk_group"] = experts.routing.chosen_groups;
+  root["first_k_dense_replace"] = std::ssize(experts.dense_layers);
+  root["num_nextn_predict_layers"] = 0;
 }
 
 // The number of experts is written under both names: for Qwen, transformers 4 reads `num_experts` and transformers 5 `num_local_experts`.

@@ -48,6 +48,15 @@ struct ExpertDefaults {
   i64 width = 0;  // `moe_intermediate_size`; 0 if the family lacks this key and the keys that write_sparse_layers() writes
 };
 ExpertsConfig read_experts(const ConfigObject& object, const ModelConfig& config, const ExpertDefaults& defaults);
+/// What transformers assumes for the missing keys of a mixture of routed and shared experts (DeepSeek-V3, arXiv:2412.19437).
+struct RoutedExpertDefaults {
+  i64 count = 256, chosen = 8, width = 2048;
+  i64 shared = 1, dense = 3;  // `n_shared_experts` and `first_k_dense_replace`
+  double factor = 1;          // `routed_scaling_factor`
+};
+/// Reads experts that sigmoids choose, with a correction and in groups.
+ExpertsConfig read_routed_experts(const ConfigObject& object, const ModelConfig& config, const RoutedExpertDefaults& defaults);
+void write_routed_experts(const ModelConfig& config, nlohmann::json& root);
 /// Writes what every mixture of experts has.
 void write_experts(const ModelConfig& config, nlohmann::json& root);
 /// Writes the experts' width, whether their weights add up to 1, and which layers have none.

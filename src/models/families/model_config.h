@@ -33,6 +33,7 @@ enum class Family {
   seed_oss,
   granite,
   glm4,
+  glm4_moe,
   cohere2,
   cifar_net,
   lenet,
@@ -74,6 +75,17 @@ struct LoraConfig {
   bool operator==(const LoraConfig&) const = default;
 };
 
+/// How a router chooses and weights the experts of a token, where it differs from Mixtral's (kernels/experts/router.h).
+struct RoutingConfig {
+  bool sigmoid = false;    // whether each expert's probability is the sigmoid of its logit instead of a share of the softmax
+  bool corrected = false;  // whether a number for each expert, e_score_correction_bias of the folder, is added for the choice alone
+  // Experts are chosen from the chosen_groups best of so many groups. A group's score is the sum of its best_of_group largest numbers.
+  i64 groups = 1, chosen_groups = 1, best_of_group = 1;
+  double added_to_sum = 0;  // is added to the sum by which the weights are divided
+  double factor = 1;        // the factor of the weights
+  bool operator==(const RoutingConfig&) const = default;
+};
+
 /// A mixture of experts: each decoder layer that is not in dense_layers has `count` MLPs, the experts, and each token is processed by
 /// `chosen` of them.
 struct ExpertsConfig {
@@ -82,7 +94,9 @@ struct ExpertsConfig {
   std::vector<i64> dense_layers;         // the layers with a plain MLP, in ascending order
   double balance = 0.001;                // the coefficient of the router loss, which balances the load of the experts
   bool evened_out = false;               // whether the router loss is part of the training loss
-  bool beside = false;                   // whether each layer has the experts beside its MLP instead of in place of it
+  RoutingConfig routing;
+  i64 shared_width = 0;  // the hidden width of the shared expert, an MLP for every token; 0 means that there is none
+  bool beside = false;   // whether each layer has the experts beside its MLP instead of in place of it
   bool operator==(const ExpertsConfig&) const = default;
 };
 
@@ -149,7 +163,8 @@ struct ModelConfig {
   std::optional<ExpertsConfig> experts;
   std::optional<FullAttention> full_attention;
   i64 shared_key_layers =
-      0;  // so many layers at the end use the keys and values of the last layer before them that has a window as they do
+      0;                  // so many layers at the end use the keys and values of the last layer before them that has a window as they do
+  bool qk_normed = true;  // whether queries and keys have the norms that the family's style names
   bool wide_shared_mlp = false;  // whether these layers have MLPs of twice the width
   i64 layer_embedding = 0;       // the width of the embeddings that each layer has of its own (layer_input.h); 0 means none
 

@@ -92,6 +92,12 @@ void refuse_unknown(const ModelConfig& c) {
                                               "--format hf",
                                               decoder_family(c.family).type));
   }
+  if (c.experts && (c.experts->routing != RoutingConfig() || c.experts->shared_width > 0)) {
+    throw Error(ErrorCode::usage,
+                fmt::format("[export] --format onnx: expected a mixture of experts as that of Mixtral or Qwen3, got a {}: "
+                            "use --format hf",
+                            decoder_family(c.family).type));
+  }
   if (!c.rope_scaling) return;
   const bool longrope = c.rope_scaling->kind == RopeScaling::Kind::longrope;
   if (!longrope && c.rope_scaling->query_growth == 0) return;

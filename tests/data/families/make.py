@@ -60,6 +60,10 @@ CONFIGS = {
         rope_parameters={"sliding_attention": rope(1000.0), "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25,
                                                                                "rope_theta": 10000.0, "factor": 2.0}}),
     "glm4": lambda: transformers.Glm4Config(**SIZES, head_dim=8, attention_bias=True, rope_parameters=rope(10000.0, partial_rotary_factor=0.5)),
+    "glm4-moe": lambda: transformers.Glm4MoeConfig(
+        **SIZES, head_dim=8, moe_intermediate_size=12, n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2, n_group=3, topk_group=2,
+        first_k_dense_replace=1, routed_scaling_factor=1.5, use_qk_norm=True, attention_bias=True,
+        rope_parameters=rope(10000.0, partial_rotary_factor=0.5)),
     "granite": lambda: transformers.GraniteConfig(**SIZES, embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.3,
                                                   logits_scaling=1.7, attention_bias=True, mlp_bias=True, rope_parameters=rope(10000.0)),
     "ministral3": lambda: transformers.Ministral3Config(**SIZES, head_dim=6, rope_parameters=yarn(
@@ -163,6 +167,8 @@ def write(name, config, seed):
         for key, b in sorted(model.named_buffers()):
             if key.endswith("layer_scalar"):
                 b.copy_(1 + 0.3 * torch.randn(b.shape, generator=g))
+            if key.endswith("e_score_correction_bias"):
+                b.copy_(0.3 * torch.randn(b.shape, generator=g))
     model.eval()
     shutil.rmtree(name, ignore_errors=True)
     model.save_pretrained(name)
