@@ -4,6 +4,7 @@
 
 #include "models/lora.h"
 #include "nn/key_value_cache.h"
+#include "ops/elementwise/elementwise.h"
 #include "ops/elementwise/glu.h"
 #include "ops/layout/shape.h"
 #include "ops/rows/norm.h"
@@ -45,6 +46,10 @@ Variable heads(const Variable& x, i64 width) {
 
 // Returns the factor of attention's scores.
 double score_scale(const ModelConfig& c) {
+  if (c.rope_scaling && c.rope_scaling->mscale_all != 0 && c.rope_scaling->factor > 1) {
+    const double more = 0.1 * c.rope_scaling->mscale_all * std::log(c.rope_scaling->factor) + 1;
+    return more * more / std::sqrt(static_cast<double>(c.head_dim));
+  }
   if (c.attention_multiplier != 0) return c.attention_multiplier;
   return 1 / std::sqrt(c.query_scalar > 0 ? c.query_scalar : static_cast<double>(c.head_dim));
 }
@@ -59,7 +64,48 @@ std::optional<Rotary> rotary_if_any(const ModelConfig& c, i64 layer) {
   return rotary_of(c, layer);
 }
 
+std::optional<LatentHeads> latent_heads_if_any(const ModelConfig& c, const std::string& name, DType dtype) {
+  if (!c.latent) return {};
+  return LatentHeads(c, name, dtype);
+}
+
 }  // namespace
+
+LatentHeads::LatentHeads(const ModelConfig& c, const std::string& name, DType dtype)
+    : heads_(c.heads),
+      rotated_(c.rotary_dim),
+      plain_(c.head_dim - c.rotary_dim),
+      rank_(c.latent->key_rank),
+      values_(c.latent->value_dim),
+      q_(projection_if(c.latent->query_rank == 0, c, name + ".q_proj", c.width, c.heads * c.head_dim, false, dtype)),
+      q_a_(projection_if(!q_, c, name + ".q_a_proj", c.width, c.latent->query_rank, c.attention_bias, dtype)),
+      q_b_(projection_if(!q_, c, name + ".q_b_proj", c.latent->query_rank, c.heads * c.head_dim, false, dtype)),
+      kv_a_(projection(c, name + ".kv_a_proj_with_mqa", c.width, rank_ + rotated_, c.attention_bias, dtype)),
+      kv_b_(projection(c, name + ".kv_b_proj", rank_, c.heads * (plain_ + values_), false, dtype)),
+      kv_a_norm_(name + ".kv_a_layernorm", rank_, dtype, c.latent->norm_eps) {
+  if (q_a_) q_a_norm_.emplace(name + ".q_a_layernorm", c.latent->query_rank, dtype, c.latent->norm_eps);
+}
+
+AttentionHeads LatentHeads::operator()(const Variable& x_BTC, const Context& context) const {
+  const Variable q_BTHD =
+      heads(q_ ? (*q_)(x_BTC, context) : (*q_b_)((*q_a_norm_)((*q_a_)(x_BTC, context), context), context), plain_ + rotated_);
+  const Variable both = kv_a_(x_BTC, context), latent = kv_a_norm_(ops::slice(both, 2, 0, rank_), context);
+  const Variable rotated_BT1R = heads(ops::slice(both, 2, rank_, rank_ + rotated_), rotated_),
+                 kv = heads(kv_b_(latent, context), plain_ + values_);
+  const Variable rotated_BTHR = ops::add(rotated_BT1R, Variable(zeros({1, 1, heads_, 1}, rotated_BT1R.dtype(), "heads")));
+  return {ops::concat({ops::slice(q_BTHD, 3, plain_, plain_ + rotated_), ops::slice(q_BTHD, 3, 0, plain_)}, 3),
+          ops::concat({rotated_BTHR, ops::slice(kv, 3, 0, plain_)}, 3), ops::slice(kv, 3, plain_, plain_ + values_)};
+}
+
+void LatentHeads::list(nn::ParameterList& parameters) const {
+  for (const auto* layer : {&q_, &q_a_, &q_b_}) {
+    if (*layer) (*layer)->list(parameters);
+  }
+  if (q_a_norm_) q_a_norm_->list(parameters);
+  kv_a_.list(parameters);
+  kv_a_norm_.list(parameters);
+  kv_b_.list(parameters);
+}
 
 DecoderAttention::DecoderAttention(const ModelConfig& c, const std::string& name, i64 layer, DType dtype)
     : head_dim_(c.head_dim_of(layer)),
@@ -73,12 +119,15 @@ DecoderAttention::DecoderAttention(const ModelConfig& c, const std::string& name
       rotary_(rotary_if_any(c, layer)),
       style_(style_of(c)),
       norm_eps_(c.norm_eps),
+      latent_(latent_heads_if_any(c, name, dtype)),
       qkv_(projection_if(style_.fused_qkv, c, name + ".qkv_proj", c.width, (heads_ + 2 * kv_heads_) * head_dim_, c.attention_bias, dtype)),
-      q_(projection_if(!style_.fused_qkv, c, name + ".q_proj", c.width, heads_ * head_dim_, c.attention_bias, dtype)),
-      k_(projection_if(!style_.fused_qkv && !shares_keys_, c, name + ".k_proj", c.width, kv_heads_ * head_dim_, c.attention_bias, dtype)),
-      v_(projection_if(!style_.fused_qkv && !shares_keys_ && !values_are_keys(c, layer), c, name + ".v_proj", c.width,
+      q_(projection_if(!latent_ && !style_.fused_qkv, c, name + ".q_proj", c.width, heads_ * head_dim_, c.attention_bias, dtype)),
+      k_(projection_if(!latent_ && !style_.fused_qkv && !shares_keys_, c, name + ".k_proj", c.width, kv_heads_ * head_dim_,
+                       c.attention_bias, dtype)),
+      v_(projection_if(!latent_ && !style_.fused_qkv && !shares_keys_ && !values_are_keys(c, layer), c, name + ".v_proj", c.width,
                        kv_heads_ * head_dim_, c.attention_bias, dtype)),
-      o_(projection(c, name + "." + style_.attention_names.output, heads_ * head_dim_, c.width, c.output_bias, dtype)),
+      o_(projection(c, name + "." + style_.attention_names.output, heads_ * (c.latent ? c.latent->value_dim : head_dim_), c.width,
+                    c.output_bias, dtype)),
       q_norm_(qk_norm(c, name + "." + style_.attention_names.q_norm, heads_, head_dim_, dtype)),
       k_norm_(shares_keys_ ? std::nullopt : qk_norm(c, name + "." + style_.attention_names.k_norm, kv_heads_, head_dim_, dtype)),
       dropout_(name + ".attention_dropout", c.attention_dropout),
@@ -94,7 +143,8 @@ Variable DecoderAttention::values_of(const Variable& v) const {
   return style_.value_norm ? ops::rms_norm(v, Variable(ones({head_dim_}, v.dtype())), norm_eps_) : v;
 }
 
-DecoderAttention::Heads DecoderAttention::heads_of(const Variable& x_BTC, const Context& context) const {
+AttentionHeads DecoderAttention::heads_of(const Variable& x_BTC, const Context& context) const {
+  if (latent_) return (*latent_)(x_BTC, context);
   if (!style_.fused_qkv) {
     const Variable q = normed((*q_)(x_BTC, context), q_norm_, context);
     if (shares_keys_) return {q, {}, {}};
@@ -138,6 +188,7 @@ Variable DecoderAttention::attend(const Variable& residual_BTC, const Variable& 
 }
 
 void DecoderAttention::list(nn::ParameterList& parameters) const {
+  if (latent_) latent_->list(parameters);
   for (const auto* layer : {&qkv_, &q_, &k_, &v_}) {
     if (*layer) (*layer)->list(parameters);
   }

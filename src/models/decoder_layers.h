@@ -14,6 +14,26 @@ namespace spillway::models {
 
 /// Returns a linear layer of a block, with the config's adapter, storage format and precision.
 nn::Linear projection(const ModelConfig& config, const std::string& name, i64 in, i64 out, bool bias, DType dtype);
+/// The queries, keys and values of all heads. The rotated elements of a head are its leading ones.
+struct AttentionHeads {
+  nn::Variable q_BTHD, k_BTHD, v_BTHD;
+};
+
+/// Makes the heads of latent attention (model_config.h). Heads of queries are stored with their rotated elements behind the others. Scores
+/// do not depend on the order, so these elements come first here, as everywhere else in this program. R = rotated elements.
+class LatentHeads {
+ public:
+  LatentHeads(const ModelConfig& config, const std::string& name, DType dtype);
+  AttentionHeads operator()(const nn::Variable& x_BTC, const nn::Context& context) const;
+  void list(nn::ParameterList& parameters) const;
+
+ private:
+  i64 heads_, rotated_, plain_, rank_, values_;  // `plain_` elements of a head are not rotated
+  std::optional<nn::Linear> q_, q_a_, q_b_;      // either q_ alone is set, or q_a_ and q_b_ are
+  nn::Linear kv_a_, kv_b_;
+  std::optional<nn::RmsNorm> q_a_norm_;
+  nn::RmsNorm kv_a_norm_;
+};
 
 /// Attention with rotary positions. Shape letters: B = batch size, T = positions, C = width.
 class DecoderAttention final : public BlockPart {
@@ -29,10 +49,7 @@ class DecoderAttention final : public BlockPart {
   void list(nn::ParameterList& parameters) const override;
 
  private:
-  struct Heads {
-    nn::Variable q_BTHD, k_BTHD, v_BTHD;
-  };
-  Heads heads_of(const nn::Variable& x_BTC, const nn::Context& context) const;
+  AttentionHeads heads_of(const nn::Variable& x_BTC, const nn::Context& context) const;
   nn::Variable values_of(const nn::Variable& v_BTHD) const;
   /// Rotates the heads x by their positions. `length` is the number of positions that a row has, or will have
   /// when generation ends: longrope chooses its frequencies by it.
@@ -45,6 +62,7 @@ class DecoderAttention final : public BlockPart {
   std::optional<Rotary> rotary_;
   const DecoderStyle& style_;
   double norm_eps_;
+  std::optional<LatentHeads> latent_;          // if it is set, qkv_, q_, k_ and v_ are not
   std::optional<nn::Linear> qkv_, q_, k_, v_;  // either qkv_ alone is set, or those of q_, k_ and v_ that the layer has
   nn::Linear o_;
   std::optional<nn::RmsNorm> q_norm_, k_norm_;

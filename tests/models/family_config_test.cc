@@ -26,6 +26,9 @@ const char* kLfm2 = R"({"model_type": "lfm2", "hidden_size": 32, "num_hidden_lay
 const char* kGlm4Moe = R"({"model_type": "glm4_moe", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
                            "num_key_value_heads": 2, "intermediate_size": 80, "n_routed_experts": 8, "num_experts_per_tok": 3})";
 
+const char* kDeepSeek = R"({"model_type": "deepseek_v3", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+                            "num_key_value_heads": 4, "intermediate_size": 80})";
+
 struct Hostile {
   const char* base;
   const char* changes;  // replace keys of `base`
@@ -73,6 +76,11 @@ INSTANTIATE_TEST_SUITE_P(
         Hostile{kGlm4Moe, R"({"n_shared_experts": 4096, "moe_intermediate_size": 4096})", "n_shared_experts", "at most"},
         Hostile{kGlm4Moe, R"({"routed_scaling_factor": 0})", "routed_scaling_factor", "above 0"},
         Hostile{kGlm4Moe, R"({"first_k_dense_replace": -1})", "first_k_dense_replace", "from 0 to"},
+        Hostile{kDeepSeek, R"({"num_key_value_heads": 2})", "num_key_value_heads", "the value of `num_attention_heads`"},
+        Hostile{kDeepSeek, R"({"q_lora_rank": 0})", "q_lora_rank", "from 1 to"},
+        Hostile{kDeepSeek, R"({"qk_rope_head_dim": 3})", "qk_rope_head_dim", "an even number"},
+        Hostile{kDeepSeek, R"({"v_head_dim": 193})", "v_head_dim", "no wider than keys"},
+        Hostile{kDeepSeek, R"({"rope_interleave": false})", "rope_interleave", "true"},
         Hostile{kOthers, R"({"model_type": "gemma3"})", "text_config", "an object"},
         Hostile{kOthers, R"({"model_type": "gemma3", "text_config": {"model_type": "t5"}})", "text_config.model_type", "gemma3_text"},
         Hostile{kOthers, R"({"model_type": "phi3", "rope_scaling": {"type": "dynamic", "factor": 2}})", "rope_scaling.type", "longrope"},

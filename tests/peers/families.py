@@ -164,6 +164,16 @@ def random_config(family, rng):
             topk_group=rng.choice([1, groups]), num_experts_per_tok=2, n_shared_experts=rng.choice([1, 2]), moe_intermediate_size=12,
             first_k_dense_replace=rng.choice([0, 1]), routed_scaling_factor=rng.choice([1.0, 2.5]), norm_topk_prob=rng.random() < 0.7,
             rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5})
+    if family == "deepseek_v3":
+        groups = rng.choice([1, 3])
+        return transformers.DeepseekV3Config(
+            **dict(common, num_key_value_heads=heads), q_lora_rank=rng.choice([None, 10]), kv_lora_rank=rng.choice([6, 9]),
+            qk_rope_head_dim=rng.choice([2, 4]), qk_nope_head_dim=rng.choice([4, 7]), v_head_dim=rng.choice([3, 6]), n_routed_experts=6,
+            n_group=groups, topk_group=rng.choice([1, groups]), num_experts_per_tok=2, n_shared_experts=rng.choice([1, 2]),
+            moe_intermediate_size=12, first_k_dense_replace=rng.choice([0, 1]), attention_bias=rng.random() < 0.5, rope_parameters=rng.choice([
+                {"rope_type": "default", "rope_theta": 10000.0},
+                {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 8, "mscale": 1.0,
+                 "mscale_all_dim": 1.0}]))
     if family == "longrope":
         original = rng.choice([16, 40])  # a row of 24 is longer than one and not than the other
         return transformers.Phi3Config(**dict(common, hidden_size=heads * 8), sliding_window=window, original_max_position_embeddings=original, rope_parameters={
@@ -174,7 +184,7 @@ def random_config(family, rng):
 
 FAMILIES = ["llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "mixtral", "gemma2", "gemma3_text", "phi3", "olmo2",
             "olmo3", "smollm3", "ministral3", "seed_oss", "granite", "glm4", "cohere2", "longrope", "gemma4",
-            "granitemoehybrid", "lfm2", "glm4_moe"]
+            "granitemoehybrid", "lfm2", "glm4_moe", "deepseek_v3"]
 
 
 @contextlib.contextmanager

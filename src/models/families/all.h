@@ -7,6 +7,7 @@ namespace spillway::models {
 extern const DecoderFamily kLlama, kMistral, kMinistral3, kMixtral, kSeedOss;
 extern const DecoderFamily kQwen2, kQwen3, kQwen3Moe;
 extern const DecoderFamily kGemma2, kGemma3, kGemma4;
+extern const DecoderFamily kDeepSeekV3, kKimiK2;
 extern const DecoderFamily kPhi3;
 extern const DecoderFamily kOlmo2, kOlmo3;
 extern const DecoderFamily kSmolLm3;

@@ -71,8 +71,8 @@ ExpertsConfig read_routed_experts(const ConfigObject& object, const ModelConfig&
   routing.sigmoid = routing.corrected = true;
   routing.factor = object.real("routed_scaling_factor", 0, 1e6, d.factor, true);
   routing.added_to_sum = 1e-20, routing.best_of_group = 2;
-  routing.groups = object.whole("n_group", 1, kernels::kMaxExpertGroups, 1);
-  routing.chosen_groups = object.whole("topk_group", 1, routing.groups, 1);
+  routing.groups = object.whole("n_group", 1, kernels::kMaxExpertGroups, d.groups);
+  routing.chosen_groups = object.whole("topk_group", 1, routing.groups, std::min(routing.groups, d.chosen_groups));
   require_divisible(object, key, experts.count, "n_group", routing.groups);
   const i64 size = experts.count / routing.groups;
   if (size < 2) object.complain("n_group", "groups of at least two experts");

@@ -63,6 +63,7 @@ struct RoutedExpertDefaults {
   i64 count = 256, chosen = 8, width = 2048;
   i64 shared = 1, dense = 3;  // `n_shared_experts` and `first_k_dense_replace`
   double factor = 1;          // `routed_scaling_factor`
+  i64 groups = 1, chosen_groups = 1;
 };
 /// Reads experts that sigmoids choose, with a correction and in groups.
 ExpertsConfig read_routed_experts(const ConfigObject& object, const ModelConfig& config, const RoutedExpertDefaults& defaults);

@@ -133,6 +133,10 @@ class Reader {
       const i64 pairs = static_cast<i64>(static_cast<double>(config_.head_dim) * share) / 2;
       rope.scaling = longrope_scaling(object, config_.positions, pairs, original_);
     }
+    if (type == "yarn" && family_.has_feature("mscale_all_dim")) {
+      rope.scaling->mscale = object.real("mscale", 0, 1e3, 0.0);
+      rope.scaling->mscale_all = object.real("mscale_all_dim", 0, 1e3, 0.0);
+    }
     if (rope.scaling && family_.has_feature("llama_4_scaling_beta"))
       rope.scaling->query_growth = object.real("llama_4_scaling_beta", 0, 1e3, 0.0);
     return rope;
@@ -254,9 +258,11 @@ void read_rope(const DecoderFamily& family, const ConfigObject& object, ModelCon
 void write_rope(const DecoderFamily& family, const ModelConfig& c, json& root) {
   json scaling = c.rope_scaling ? scaling_json(*c.rope_scaling) : json(nullptr);
   if (c.rope_scaling && c.rope_scaling->query_growth != 0) scaling["llama_4_scaling_beta"] = c.rope_scaling->query_growth;
+  if (c.rope_scaling && c.rope_scaling->mscale != 0) scaling["mscale"] = c.rope_scaling->mscale;
+  if (c.rope_scaling && c.rope_scaling->mscale_all != 0) scaling["mscale_all_dim"] = c.rope_scaling->mscale_all;
   json parameters = c.rope_scaling ? scaling : json{{"rope_type", "default"}};
   parameters["rope_theta"] = c.rope_theta;
-  if (c.rotary_dim > 0 || family.defaults.rotary_share != 1) {
+  if (!c.latent && (c.rotary_dim > 0 || family.defaults.rotary_share != 1)) {
     const double share = c.rotary_dim > 0 ? static_cast<double>(c.rotary_dim) / static_cast<double>(c.head_dim) : 1;
     root["partial_rotary_factor"] = parameters["partial_rotary_factor"] = share;
   }

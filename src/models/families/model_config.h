@@ -37,6 +37,8 @@ enum class Family {
   lfm2,
   glm4,
   glm4_moe,
+  deepseek_v3,
+  kimi_k2,
   cohere2,
   cifar_net,
   lenet,
@@ -66,6 +68,9 @@ struct RopeScaling {
   // Queries at position p are multiplied by 1 + query_growth ln(1 + floor(p / original_positions)), as in Llama 4 and Ministral 3.
   double query_growth = 0;
   double share = 1;
+  // DeepSeek-V3's yarn: the numbers m of 0.1 m ln(factor) + 1. Attention scores are multiplied by the square of that with mscale_all, and
+  // attention_factor is the quotient of both. 0 if they have no such meaning.
+  double mscale = 0, mscale_all = 0;
   bool operator==(const RopeScaling&) const = default;
 };
 
@@ -76,6 +81,16 @@ struct LoraConfig {
   bool rank_stabilized = false;      // the scale is alpha / sqrt(rank) instead of alpha / rank
   std::vector<std::string> targets;  // the names of modules, or their last parts; empty means all linear layers except the head
   bool operator==(const LoraConfig&) const = default;
+};
+
+/// Latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1): a projection of the input to `key_rank` elements, normed, gives the keys'
+/// unrotated elements and the values of all heads; the rotated elements of a key are the same in all heads. A head of queries and keys has
+/// rotary_dim rotated elements of its head_dim.
+struct LatentAttention {
+  i64 query_rank = 0;  // the width of the normed projection that gives the queries; 0 if they are a projection of the input
+  i64 key_rank = 0, value_dim = 0;
+  double norm_eps = 1e-6;
+  bool operator==(const LatentAttention&) const = default;
 };
 
 /// How a router chooses and weights the experts of a token, where it differs from Mixtral's (kernels/experts/router.h).
@@ -184,6 +199,7 @@ struct ModelConfig {
   double attention_softcap = 0, logit_softcap = 0;  // the soft caps of scores and logits; 0 means no soft cap
   std::optional<ExpertsConfig> experts;
   std::optional<FullAttention> full_attention;
+  std::optional<LatentAttention> latent;
   // So many layers at the end use the keys and values of the last layer before them that has a window as they do.
   i64 shared_key_layers = 0;
   bool qk_normed = true;         // whether queries and keys have the norms that the family's style names

@@ -42,6 +42,14 @@ def longrope(original):
 CONFIGS = {
     "cohere2": lambda: transformers.Cohere2Config(**{**SIZES, "tie_word_embeddings": True}, sliding_window=6, layer_types=TYPES,
                                                   logit_scale=0.3, layer_norm_eps=1e-3, rope_parameters=rope(10000.0)),
+    "deepseek-v3": lambda: transformers.DeepseekV3Config(
+        **{**SIZES, "num_key_value_heads": 4}, q_lora_rank=10, kv_lora_rank=8, qk_rope_head_dim=4, qk_nope_head_dim=6, v_head_dim=5,
+        moe_intermediate_size=12, n_routed_experts=6, num_experts_per_tok=2, n_group=3, topk_group=2, first_k_dense_replace=1,
+        rope_parameters=yarn(10000.0, 8, mscale=1.0, mscale_all_dim=0.7, beta_fast=2.0, beta_slow=1.0)),
+    "deepseek-v3-plain": lambda: transformers.DeepseekV3Config(
+        **{**SIZES, "num_key_value_heads": 4, "num_hidden_layers": 2}, q_lora_rank=None, kv_lora_rank=8, qk_rope_head_dim=2, qk_nope_head_dim=4,
+        v_head_dim=6, moe_intermediate_size=12, n_routed_experts=4, num_experts_per_tok=3, n_group=1, topk_group=1, first_k_dense_replace=0,
+        norm_topk_prob=False, attention_bias=True, rope_parameters=rope(10000.0)),
     "gemma4": lambda: transformers.Gemma4TextConfig(
         **{**SIZES, "num_hidden_layers": 4}, head_dim=4, global_head_dim=8, num_global_key_value_heads=1, attention_k_eq_v=True, sliding_window=6,
         hidden_size_per_layer_input=0, layer_types=TYPES + ["full_attention"], final_logit_softcapping=3.0, rope_parameters={
