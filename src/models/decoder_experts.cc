@@ -13,8 +13,9 @@ DecoderExperts::DecoderExperts(const ModelConfig& c, const std::string& name, i6
     : chosen_(c.experts->chosen),
       normalised_(c.experts->normalised),
       loss_(c),
-      router_(name + ".gate", c.width, c.experts->count, dtype, {.bias = false, .std = c.initializer_range}),
-      mlps_(c, name + ".experts", false, dtype) {}
+      router_(name + "." + style_of(c).experts.router, c.width, c.experts->count, dtype,
+              {.bias = style_of(c).experts.biases, .std = c.initializer_range}),
+      mlps_(c, name + ".experts", style_of(c).experts.interleaved, dtype) {}
 
 Variable DecoderExperts::operator()(const Variable& residual_BTC, const Variable& x_BTC, const Context& context) const {
   const Shape shape = x_BTC.shape();

@@ -13,5 +13,6 @@ extern const DecoderFamily kSmolLm3;
 extern const DecoderFamily kGranite;
 extern const DecoderFamily kGlm4;
 extern const DecoderFamily kCohere2;
+extern const DecoderFamily kGptOss;
 
 }  // namespace spillway::models

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/elementwise/clamped_glu.h"
 #include "kernels/products/quantized.h"
 #include "kernels/sequence/attention.h"
 #include "tensor/dtype.h"
@@ -34,6 +35,7 @@ enum class Family {
   granite,
   glm4,
   cohere2,
+  gpt_oss,
   cifar_net,
   lenet,
   alexnet,
@@ -77,12 +79,13 @@ struct LoraConfig {
 /// A mixture of experts: each decoder layer that is not in dense_layers has `count` MLPs, the experts, and each token is processed by
 /// `chosen` of them.
 struct ExpertsConfig {
-  i64 count = 8, chosen = 2, width = 0;  // `width` is the hidden width of an expert's MLP
-  bool normalised = true;                // whether the weights of a token's experts add up to 1
-  std::vector<i64> dense_layers;         // the layers with a plain MLP, in ascending order
-  double balance = 0.001;                // the coefficient of the router loss, which balances the load of the experts
-  bool evened_out = false;               // whether the router loss is part of the training loss
-  bool beside = false;                   // whether each layer has the experts beside its MLP instead of in place of it
+  i64 count = 8, chosen = 2, width = 0;    // `width` is the hidden width of an expert's MLP
+  bool normalised = true;                  // whether the weights of a token's experts add up to 1
+  std::vector<i64> dense_layers;           // the layers with a plain MLP, in ascending order
+  double balance = 0.001;                  // the coefficient of the router loss, which balances the load of the experts
+  bool evened_out = false;                 // whether the router loss is part of the training loss
+  bool beside = false;                     // whether each layer has the experts beside its MLP instead of in place of it
+  std::optional<kernels::GluClamp> clamp;  // set if experts have the clamped gated unit of gpt-oss
   bool operator==(const ExpertsConfig&) const = default;
 };
 

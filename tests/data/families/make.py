@@ -60,6 +60,8 @@ CONFIGS = {
         rope_parameters={"sliding_attention": rope(1000.0), "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25,
                                                                                "rope_theta": 10000.0, "factor": 2.0}}),
     "glm4": lambda: transformers.Glm4Config(**SIZES, head_dim=8, attention_bias=True, rope_parameters=rope(10000.0, partial_rotary_factor=0.5)),
+    "gpt-oss": lambda: transformers.GptOssConfig(**SIZES, head_dim=6, num_local_experts=5, num_experts_per_tok=2, sliding_window=6, swiglu_limit=0.5,
+                                                 rope_parameters=yarn(100.0, 32, truncate=False, beta_fast=2.0, beta_slow=1.0)),
     "granite": lambda: transformers.GraniteConfig(**SIZES, embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.3,
                                                   logits_scaling=1.7, attention_bias=True, mlp_bias=True, rope_parameters=rope(10000.0)),
     "ministral3": lambda: transformers.Ministral3Config(**SIZES, head_dim=6, rope_parameters=yarn(
@@ -119,6 +121,9 @@ def single_experts(tensors):
             for i, part in enumerate(v.chunk(LAYERS_OF_SMALL, 1 if table else 0)):
                 yield f"{prefix}.layers.{i}.{name}.weight", part
             continue
+        if base.endswith("experts") and base.replace("experts", "router.bias") in tensors:
+            yield from interleaved_experts(base, last, v)
+            continue
         if base.endswith("experts") and last == "gate_up_proj":
             for e, w in enumerate(v):
                 gate, up = w.chunk(2)
@@ -127,6 +132,17 @@ def single_experts(tensors):
             yield from ((f"{base}.{e}.down_proj.weight", w) for e, w in enumerate(v))
         else:
             yield k, v
+
+
+def interleaved_experts(base, last, stack):
+    """gpt-oss: experts stacked [in, out], with gate and up in turn."""
+    kind = "bias" if last.endswith("_bias") else "weight"
+    for e, w in enumerate(stack):
+        w = w if kind == "bias" else w.T
+        if last.startswith("gate_up"):
+            yield from ((f"{base}.{e}.gate_proj.{kind}", w[::2]), (f"{base}.{e}.up_proj.{kind}", w[1::2]))
+        else:
+            yield f"{base}.{e}.down_proj.{kind}", w
 
 
 def text_of(model):
@@ -138,7 +154,8 @@ def steps(model, batches):
     """The losses and gradient norms of ten AdamW steps, and the weights after them. eps is not 1e-8: where a gradient is almost zero, AdamW
     would divide rounding by it."""
     trained = [p for _, p in text_of(model)]
-    decay, others = [p for p in trained if p.dim() >= 2], [p for p in trained if p.dim() < 2]
+    decays = lambda key, p: p.dim() >= 2 and not key.endswith("bias")
+    decay, others = [p for k, p in text_of(model) if decays(k, p)], [p for k, p in text_of(model) if not decays(k, p)]
     optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}], lr=1e-3,
                                   betas=(0.9, 0.95), eps=1e-6, foreach=False)
     losses, norms = [], []
