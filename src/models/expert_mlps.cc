@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "data/weights/mxfp4.h"
 #include "models/stacked_experts.h"
 #include "ops/elementwise/glu.h"
 
@@ -26,10 +27,11 @@ ExpertMlps::ExpertMlps(const ModelConfig& c, const std::string& name, bool stack
     : chosen_(c.experts->chosen), gelu_gate_(style_of(c).gelu_gate), biased_(style_of(c).experts.biases), clamp_(c.experts->clamp) {
   const i64 E = c.experts->count, F = c.experts->width;
   const DecoderStyle::ExpertNames& names = style_of(c).experts;
-  const auto product = [&](const std::string& layer, i64 in, i64 out, nn::StoredPart weight, nn::StoredPart bias) -> nn::Linear {
+  using Forms = std::vector<nn::StoredPart>;
+  const auto product = [&](const std::string& layer, i64 in, i64 out, Forms weight, nn::StoredPart bias) -> nn::Linear {
     nn::Linear::Options options{.bias = biased_, .std = c.initializer_range};
     options.format = c.base_weights;
-    if (stacked) options.weight_stored = {std::move(weight)};
+    if (stacked) options.weight_stored = std::move(weight);
     if (stacked && biased_) options.bias_stored = {std::move(bias)};
     return {layer, in, out, dtype, options};
   };
@@ -37,9 +39,15 @@ ExpertMlps::ExpertMlps(const ModelConfig& c, const std::string& name, bool stack
     const std::string expert = name + "." + std::to_string(e) + ".";
     const StackedExpert stack{name, E, F, c.width, e};
     const InterleavedExpert turns{name, E, F, c.width, e};
-    gate_.push_back(product(expert + names.gate, c.width, F, names.interleaved ? turns.gate() : stack.gate(), turns.gate_bias()));
-    up_.push_back(product(expert + names.up, c.width, F, names.interleaved ? turns.up() : stack.up(), turns.up_bias()));
-    down_.push_back(product(expert + names.down, F, c.width, names.interleaved ? turns.down() : stack.down(), turns.down_bias()));
+    const bool blocks = c.width % data::kMxfp4Block == 0 && F % data::kMxfp4Block == 0;
+    const auto forms = [&](nn::StoredPart plain, nn::StoredPart interleaved, nn::StoredPart mxfp4) -> Forms {
+      if (!names.interleaved) return {std::move(plain)};
+      if (!blocks) return {std::move(interleaved)};
+      return {std::move(interleaved), std::move(mxfp4)};
+    };
+    gate_.push_back(product(expert + names.gate, c.width, F, forms(stack.gate(), turns.gate(), turns.gate_mxfp4()), turns.gate_bias()));
+    up_.push_back(product(expert + names.up, c.width, F, forms(stack.up(), turns.up(), turns.up_mxfp4()), turns.up_bias()));
+    down_.push_back(product(expert + names.down, F, c.width, forms(stack.down(), turns.down(), turns.down_mxfp4()), turns.down_bias()));
   }
 }
 

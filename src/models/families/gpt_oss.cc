@@ -17,7 +17,17 @@ RopeScaling usual_scaling() {
   return scaling;
 }
 
+// Folders may store the experts' weights in MXFP4; the tensors themselves say so.
+void check_quantization(const ConfigObject& object) {
+  const json* value = object.find("quantization_config");
+  if (value == nullptr) return;
+  if (!value->is_object()) object.complain("quantization_config", "an object");
+  const ConfigObject inner(*value, object.file(), "quantization_config.");
+  if (inner.text("quant_method") != "mxfp4") inner.complain("quant_method", "mxfp4 (no other kind of quantized weights is supported)");
+}
+
 void read_gpt_oss(const ConfigObject& object, ModelConfig& config) {
+  check_quantization(object);
   read_windows(object, config, window_of(object, 128), [](i64 layer) { return layer % 2 == 0; });
   ExpertsConfig experts = read_experts(object, config, {.count = 128, .chosen = 4});
   experts.width = config.mlp_width;
@@ -45,21 +55,22 @@ constexpr DecoderPreset kPresets[] = {
 
 }  // namespace
 
-constinit const DecoderFamily kGptOss{.family = Family::gpt_oss,
-                                      .type = "gpt_oss",
-                                      .architecture = "GptOssForCausalLM",
-                                      .defaults = {.heads = 64,
-                                                   .kv_heads = 8,
-                                                   .head_dim = 64,
-                                                   .positions = 131072,
-                                                   .vocabulary = 201088,
-                                                   .norm_eps = 1e-5,
-                                                   .theta = 150000,
-                                                   .attention_bias = true},
-                                      .style = {.sinks = true, .experts = {.router = "router", .biases = true, .interleaved = true}},
-                                      .features = {"num_experts", "num_local_experts", "sliding_window", "layer_types", "attention_bias"},
-                                      .read = read_gpt_oss,
-                                      .write = write_gpt_oss,
-                                      .presets = kPresets};
+constinit const DecoderFamily kGptOss{
+    .family = Family::gpt_oss,
+    .type = "gpt_oss",
+    .architecture = "GptOssForCausalLM",
+    .defaults = {.heads = 64,
+                 .kv_heads = 8,
+                 .head_dim = 64,
+                 .positions = 131072,
+                 .vocabulary = 201088,
+                 .norm_eps = 1e-5,
+                 .theta = 150000,
+                 .attention_bias = true},
+    .style = {.sinks = true, .experts = {.router = "router", .biases = true, .interleaved = true}},
+    .features = {"num_experts", "num_local_experts", "sliding_window", "layer_types", "attention_bias", "quantization_config"},
+    .read = read_gpt_oss,
+    .write = write_gpt_oss,
+    .presets = kPresets};
 
 }  // namespace spillway::models
