@@ -25,8 +25,9 @@ DecoderExperts::DecoderExperts(const ModelConfig& c, const std::string& name, i6
       normalised_(c.experts->normalised),
       routing_(c.experts->routing),
       loss_(c),
-      router_(name + ".gate", c.width, c.experts->count, dtype, {.bias = false, .std = c.initializer_range}),
-      mlps_(c, name + ".experts", false, dtype) {
+      router_(name + "." + style_of(c).experts.router, c.width, c.experts->count, dtype,
+              {.bias = style_of(c).experts.biases, .std = c.initializer_range}),
+      mlps_(c, name + ".experts", style_of(c).experts.interleaved, dtype) {
   if (c.experts->shared_width > 0) shared_.emplace(with_shared_width(c), name + ".shared_experts", layer, dtype);
   if (!routing_.corrected) return;
   bias_E_ = nn::make_parameter(name + ".gate.e_score_correction_bias", {c.experts->count}, dtype, {nn::Initializer::Kind::zeros});

@@ -131,7 +131,9 @@ DecoderAttention::DecoderAttention(const ModelConfig& c, const std::string& name
       q_norm_(qk_norm(c, name + "." + style_.attention_names.q_norm, heads_, head_dim_, dtype)),
       k_norm_(shares_keys_ ? std::nullopt : qk_norm(c, name + "." + style_.attention_names.k_norm, kv_heads_, head_dim_, dtype)),
       dropout_(name + ".attention_dropout", c.attention_dropout),
-      library_(c.attention) {}
+      library_(c.attention) {
+  if (style_.sinks) sinks_H_ = nn::make_parameter(name + ".sinks", {heads_}, dtype, {nn::Initializer::Kind::normal, c.initializer_range});
+}
 
 Variable DecoderAttention::normed(const Variable& x, const std::optional<nn::RmsNorm>& norm, const Context& context) const {
   if (!norm) return heads(x, head_dim_);
@@ -182,7 +184,7 @@ Variable DecoderAttention::attend(const Variable& residual_BTC, const Variable& 
   options.softcap = softcap_;
   options.positions_BT = nn::mask_positions(context);
   options.window = window_ < keys_BTHD.shape()[1] ? window_ : 0;  // a window that is wider than the keys hides nothing, so it is left out
-  const Variable mixed_BTHD = ops::attention(q_BTHD, keys_BTHD, values_BTHD, options);
+  const Variable mixed_BTHD = ops::attention(q_BTHD, keys_BTHD, values_BTHD, options, sinks_H_ ? context.use(*sinks_H_) : Variable());
   const Shape& s = mixed_BTHD.shape();
   return o_(ops::reshape(mixed_BTHD, {s[0], s[1], s[2] * s[3]}), context, residual_BTC);
 }
@@ -196,6 +198,7 @@ void DecoderAttention::list(nn::ParameterList& parameters) const {
   for (const auto* norm : {&q_norm_, &k_norm_}) {
     if (*norm) (*norm)->list(parameters);
   }
+  if (sinks_H_) parameters.push_back({sinks_H_});
 }
 
 DecoderMlp::DecoderMlp(const ModelConfig& c, const std::string& name, i64 layer, DType dtype)

@@ -66,6 +66,7 @@ class DecoderAttention final : public BlockPart {
   std::optional<nn::Linear> qkv_, q_, k_, v_;  // either qkv_ alone is set, or those of q_, k_ and v_ that the layer has
   nn::Linear o_;
   std::optional<nn::RmsNorm> q_norm_, k_norm_;
+  std::shared_ptr<nn::Parameter> sinks_H_;  // null if there are none
   nn::Dropout dropout_;
   kernels::AttentionLibrary library_;
 };

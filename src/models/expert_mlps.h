@@ -18,7 +18,8 @@ class ExpertMlps {
 
  private:
   i64 chosen_;
-  bool gelu_gate_;
+  bool gelu_gate_, biased_;
+  std::optional<kernels::GluClamp> clamp_;
   std::vector<nn::Linear> gate_, up_, down_;  // one entry for each expert
 };
 

@@ -11,6 +11,7 @@
 #include "base/thread_pool.h"
 #include "data/files/beside.h"
 #include "data/safetensors/wide.h"
+#include "data/weights/mxfp4.h"
 #include "device/transfer.h"
 #include "models/lora.h"
 
@@ -157,13 +158,18 @@ FolderWeights::FolderWeights(const nn::Sequential& model, const std::filesystem:
       continue;
     }
     left_over.erase(place.tensor);
+    if (place.form) left_over.erase(scales_of(parameter->stored[*place.form], place.tensor));
     const std::string wanted = place.form ? shapes_of(*parameter, parameter->stored[*place.form].tensor) : to_string(parameter->shape);
-    const bool fits = place.form ? tensor->shape == parameter->stored[*place.form].shape : tensor->shape == parameter->shape;
     const std::string& name = place.form ? place.tensor : parameter->name;
-    if (!tensor->foreign.empty()) {
+    const bool mxfp4 = place.form && !parameter->stored[*place.form].scales.empty();
+    if (mxfp4) {
+      if (!fits(*parameter, place))
+        wrong.insert(fmt::format("{} (expected the blocks of MXFP4 values of shape {} and their scales {}, both U8, got {} {})", name,
+                                 wanted, parameter->stored[*place.form].scales, to_string(tensor->dtype), to_string(tensor->shape)));
+    } else if (!tensor->foreign.empty()) {
       wrong.insert(
           fmt::format("{} (expected shape {} in F32, F64, BF16 or F16, got {}: convert the tensor first)", name, wanted, tensor->foreign));
-    } else if (!fits) {
+    } else if (!fits(*parameter, place)) {
       wrong.insert(fmt::format("{} (expected shape {}, got {})", name, wanted, to_string(tensor->shape)));
     } else if (!is_floating(tensor->dtype)) {
       wrong.insert(fmt::format("{} (expected floating-point numbers, got {})", name, to_string(tensor->dtype)));
@@ -203,10 +209,24 @@ FolderWeights::Place FolderWeights::found_place(const nn::Sequential& model, con
   for (size_t form = 0; form < parameter.stored.size(); ++form) {
     auto name = present(parameter.stored[form].tensor);
     if (!name) continue;
-    if (tensors_.find(*name)->shape == parameter.stored[form].shape) return {*std::move(name), form};
-    if (!misshapen) misshapen = Place{*std::move(name), form};
+    Place place{*std::move(name), form};
+    if (fits(parameter, place)) return place;
+    if (!misshapen) misshapen = std::move(place);
   }
   return misshapen.value_or(Place{parameter.name});
+}
+
+bool FolderWeights::fits(const nn::Parameter& parameter, const Place& place) const {
+  if (!place.form) return tensors_.find(place.tensor)->shape == parameter.shape;
+  const nn::StoredPart& part = parameter.stored[*place.form];
+  if (part.scales.empty()) return tensors_.find(place.tensor)->shape == part.shape;
+  return data::is_mxfp4(tensors_, place.tensor, scales_of(part, place.tensor), part.shape);
+}
+
+// Returns the name that the folder has for the part's scales: it begins as that of the blocks.
+std::string FolderWeights::scales_of(const nn::StoredPart& part, const std::string& blocks) const {
+  if (part.scales.empty()) return {};
+  return present(part.scales).value_or(blocks);
 }
 
 std::string FolderWeights::head_name() const {
@@ -240,7 +260,10 @@ const nn::StoredPart* FolderWeights::stored_part(const nn::Parameter& parameter)
 void FolderWeights::read_part(const nn::Parameter& parameter, const nn::StoredPart& part, i64 begin, std::span<std::byte> out) const {
   const std::string& tensor = place_of(parameter).tensor;
   const DType dtype = stored_dtype(parameter);
-  const auto whole = [&](i64 at, std::span<std::byte> bytes) { tensors_.read_as(tensor, at, dtype, bytes); };
+  const std::string scales = scales_of(part, tensor);
+  const auto whole = [&](i64 at, std::span<std::byte> bytes) {
+    scales.empty() ? tensors_.read_as(tensor, at, dtype, bytes) : data::read_mxfp4(tensors_, tensor, scales, at, bytes);
+  };
   parts_.read(part, parameter.elems(), tensor, size_of(dtype), whole, begin, out);
 }
 
@@ -267,7 +290,10 @@ void FolderWeights::read_as(const nn::Parameter& parameter, i64 begin, DType dty
   WeightSource::read_as(parameter, begin, dtype, out);
 }
 
-DType FolderWeights::stored_dtype(const nn::Parameter& parameter) const { return tensors_.find(place_of(parameter).tensor)->dtype; }
+DType FolderWeights::stored_dtype(const nn::Parameter& parameter) const {
+  const nn::StoredPart* part = stored_part(parameter);
+  return part != nullptr && !part->scales.empty() ? DType::bf16 : tensors_.find(place_of(parameter).tensor)->dtype;
+}
 
 AveragedWeights::AveragedWeights(const nn::Sequential& model, std::unique_ptr<WeightSource> others, const std::filesystem::path& file)
     : others_(std::move(others)), file_(file, data::FolderChecksums::of(file.parent_path()).find(file.filename().string())) {

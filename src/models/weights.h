@@ -83,6 +83,8 @@ class FolderWeights final : public WeightSource {
   std::string head_name() const;
   Place found_place(const nn::Sequential& model, const nn::Parameter& parameter) const;
   const Place& place_of(const nn::Parameter& parameter) const;
+  bool fits(const nn::Parameter& parameter, const Place& place) const;
+  std::string scales_of(const nn::StoredPart& part, const std::string& blocks) const;
   void read_part(const nn::Parameter& parameter, const nn::StoredPart& part, i64 begin, std::span<std::byte> out) const;
   void check_tied_head(const nn::Sequential& model, const std::filesystem::path& folder) const;
 

@@ -19,6 +19,9 @@ struct StoredPart {
   /// element first + i_0 stride_0 + i_1 stride_1 + … of the whole tensor. The extents need not be those of the parameter's shape: only
   /// their product is the same. Row r of a [R, C] matrix in an [I, O] tensor with O = 2 R, gate and up in turn, is {{R, 2}, {C, 2 R}}.
   std::vector<Axis> axes;
+  // If it is not empty, folders store the whole tensor in MXFP4 (data/weights/mxfp4.h): `tensor` is the name of its blocks and `scales`
+  // that of its scales. `shape` is that of the values, whose last extent is a multiple of 32.
+  std::string scales = {};
 };
 
 }  // namespace spillway::nn

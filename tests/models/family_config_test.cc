@@ -106,6 +106,9 @@ INSTANTIATE_TEST_SUITE_P(
         Hostile{kLfm2, R"({"block_multiple_of": 0})", "block_multiple_of", "from 1 to"},
         Hostile{kLfm2, R"({"intermediate_size": 1})", "intermediate_size", "at least 1"},
         Hostile{kOthers, R"({"model_type": "seed_oss", "residual_dropout": 1})", "residual_dropout", "below 1"},
+        Hostile{kOthers, R"({"model_type": "gpt_oss", "swiglu_limit": 0})", "swiglu_limit", "above 0"},
+        Hostile{kOthers, R"({"model_type": "gpt_oss", "quantization_config": {"quant_method": "bitsandbytes"}})",
+                "quantization_config.quant_method", "mxfp4"},
         Hostile{kOthers, R"({"model_type": "cohere2", "head_dim": 2})", "head_dim", "hidden_size / num_attention_heads"},
         Hostile{kOthers, R"({"model_type": "cohere2", "layer_norm_eps": 0})", "layer_norm_eps", "above 0"}));
 

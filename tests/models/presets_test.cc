@@ -53,6 +53,8 @@ TEST(Presets, HaveThePublishedParameterCounts) {
   EXPECT_EQ(parameters("olmo2-13b"), 13'716'198'400);
   EXPECT_EQ(parameters("gemma4-26b-a4b"), 25'233'141'760 + 30);
   EXPECT_EQ(parameters("gemma4-31b"), 30'697'345'280 + 60) << "a number for each layer is no parameter in PyTorch";
+  EXPECT_EQ(parameters("gpt-oss-20b"), 20'914'757'184);
+  EXPECT_EQ(parameters("gpt-oss-120b"), 116'829'156'672);
   EXPECT_EQ(parameters("command-r7b"), 8'028'033'024);
   EXPECT_EQ(parameters("command-a"), 111'057'580'032);
   EXPECT_EQ(parameters("glm4-9b"), 9'400'279'040);

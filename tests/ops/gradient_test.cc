@@ -96,6 +96,21 @@ TEST(Gradient, GatedUnits) {
   EXPECT_TRUE(test::same_bits(ops::geglu(gate, up).value, ops::mul(ops::gelu_tanh(gate), up).value));
 }
 
+TEST(Gradient, ClampedGatedUnits) {
+  for (const auto& [slope, limit] : {std::pair{1.702, 7.0}, {0.6, 0.4}}) {
+    check_gradient({random({5, 9}, 1), random({5, 9}, 2)},
+                   [&](const auto& in) { return ops::clamped_swiglu(in[0], in[1], {.slope = slope, .limit = limit}); });
+  }
+}
+
+TEST(Gradient, BiasesOfExperts) {
+  const Tensor experts = test::ints({0, 3, 0, 1, 1, 3, 0, 1, 0, 3}, {5, 2});
+  const ops::ExpertRows rows = ops::expert_rows(experts, 4);
+  check_gradient({random({10, 3}, 1), random({3}, 2), random({3}, 3), random({3}, 4), random({3}, 5)}, [&](const auto& in) {
+    return ops::add_expert_biases(in[0], {in.begin() + 1, in.end()}, experts, rows);
+  });
+}
+
 // Returns logits so far apart that the small steps of central differences change no choice of an expert.
 Tensor spread_logits(i64 tokens, i64 experts) {
   const Tensor logits = random({tokens, experts}, 5);

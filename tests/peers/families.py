@@ -174,6 +174,11 @@ def random_config(family, rng):
                 {"rope_type": "default", "rope_theta": 10000.0},
                 {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 8, "mscale": 1.0,
                  "mscale_all_dim": 1.0}]))
+    if family == "gpt_oss":
+        rope = ropes.get("rope_parameters") or {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 8, "truncate": False}
+        return transformers.GptOssConfig(
+            **wide, num_local_experts=rng.choice([3, 6]), num_experts_per_tok=rng.choice([1, 2, 3]), sliding_window=window or 6, layer_types=types,
+            attention_bias=rng.random() < 0.5, swiglu_limit=rng.choice([0.3, 7.0]), rope_parameters=rope)
     if family == "longrope":
         original = rng.choice([16, 40])  # a row of 24 is longer than one and not than the other
         return transformers.Phi3Config(**dict(common, hidden_size=heads * 8), sliding_window=window, original_max_position_embeddings=original, rope_parameters={
@@ -184,7 +189,7 @@ def random_config(family, rng):
 
 FAMILIES = ["llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "mixtral", "gemma2", "gemma3_text", "phi3", "olmo2",
             "olmo3", "smollm3", "ministral3", "seed_oss", "granite", "glm4", "cohere2", "longrope", "gemma4",
-            "granitemoehybrid", "lfm2", "glm4_moe", "deepseek_v3"]
+            "granitemoehybrid", "lfm2", "glm4_moe", "deepseek_v3", "gpt_oss"]
 
 
 @contextlib.contextmanager
@@ -200,8 +205,9 @@ def everything_float64():
 
 
 def losses_of(model, windows, trained):
-    decay = [p for p in trained if p.dim() >= 2]
-    others = [p for p in trained if p.dim() < 2]
+    biases = {id(p) for name, p in model.named_parameters() if name.endswith("bias")}  # of stacked experts too, which have two axes
+    decay = [p for p in trained if p.dim() >= 2 and id(p) not in biases]
+    others = [p for p in trained if p.dim() < 2 or id(p) in biases]
     optimizer = torch.optim.AdamW(
         [{"params": decay, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}], lr=RATE, betas=(0.9, 0.95), eps=1e-8
     )
@@ -245,7 +251,7 @@ def randomize(model):
         for name, p in model.named_parameters():
             if model.config.model_type == "gemma4_text" and "q_norm" in name:
                 p.mul_(0.3)  # its scores are not divided by the root of the head's width, and a hard softmax would make rounding grow
-            if p.dim() < 2:
+            if p.dim() < 2 or name.endswith("bias"):
                 p.add_(0.2 * torch.randn_like(p))
             else:
                 p.mul_(3)

@@ -15,5 +15,6 @@ extern const DecoderFamily kGranite, kGraniteHybrid;
 extern const DecoderFamily kLfm2;
 extern const DecoderFamily kGlm4, kGlm4Moe;
 extern const DecoderFamily kCohere2;
+extern const DecoderFamily kGptOss;
 
 }  // namespace spillway::models

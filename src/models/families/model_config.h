@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/elementwise/clamped_glu.h"
 #include "kernels/products/quantized.h"
 #include "kernels/sequence/attention.h"
 #include "tensor/dtype.h"
@@ -40,6 +41,7 @@ enum class Family {
   deepseek_v3,
   kimi_k2,
   cohere2,
+  gpt_oss,
   cifar_net,
   lenet,
   alexnet,
@@ -113,8 +115,9 @@ struct ExpertsConfig {
   double balance = 0.001;                // the coefficient of the router loss, which balances the load of the experts
   bool evened_out = false;               // whether the router loss is part of the training loss
   RoutingConfig routing;
-  i64 shared_width = 0;  // the hidden width of the shared expert, an MLP for every token; 0 means that there is none
-  bool beside = false;   // whether each layer has the experts beside its MLP instead of in place of it
+  i64 shared_width = 0;                    // the hidden width of the shared expert, an MLP for every token; 0 means that there is none
+  bool beside = false;                     // whether each layer has the experts beside its MLP instead of in place of it
+  std::optional<kernels::GluClamp> clamp;  // set if experts have the clamped gated unit of gpt-oss
   bool operator==(const ExpertsConfig&) const = default;
 };
 

@@ -32,10 +32,13 @@ struct DecoderStyle {
   bool layer_scalar = false;             // whether a number of the folder, "layer_scalar", multiplies the output of each block
   bool scaled_embedding = false;         // whether the embedding is multiplied by the square root of the width
   bool rope_pairs = false;               // whether rotary positions rotate neighbours (2i, 2i + 1) instead of elements half a head apart
+  bool sinks = false;                    // whether each head has a logit that takes part in its softmax without a key, "sinks"
 
-  /// The names of a mixture of experts and of an expert's projections.
+  /// The names of a mixture of experts, of its router and of an expert's projections, and how folders store these.
   struct ExpertNames {
-    const char *mixture = "mlp", *gate = "gate_proj", *up = "up_proj", *down = "down_proj";
+    const char *mixture = "mlp", *router = "gate", *gate = "gate_proj", *up = "up_proj", *down = "down_proj";
+    bool biases = false;       // whether the router and the experts' projections have biases
+    bool interleaved = false;  // whether folders stack the experts [in, out] with gate and up in turn (stacked_experts.h)
   } experts;
 };
 

@@ -103,6 +103,11 @@ void refuse_unknown(const ModelConfig& c) {
                             "use --format hf",
                             decoder_family(c.family).type));
   }
+  if (style_of(c).sinks) {
+    throw Error(ErrorCode::usage, fmt::format("[export] --format onnx: expected a model whose attention has no sinks, got a {}: use "
+                                              "--format hf",
+                                              decoder_family(c.family).type));
+  }
   if (!c.rope_scaling) return;
   const bool longrope = c.rope_scaling->kind == RopeScaling::Kind::longrope;
   if (!longrope && c.rope_scaling->query_growth == 0) return;

@@ -6,6 +6,9 @@
 #include "kernels/experts/expert_rows.h"
 #include "kernels/experts/router.h"
 #include "ops/dense.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/layout/index.h"
+#include "ops/layout/shape.h"
 #include "ops/refuse.h"
 
 namespace spillway::ops {
@@ -115,6 +118,19 @@ Variable expert_linear(const Variable& in, const std::vector<Weight>& stored, co
     }
     weight_gradients(b, kept_x, kept_w.size(), begins);
   });
+}
+
+Variable add_expert_biases(const Variable& x, const std::vector<Variable>& biases, const Tensor& experts_NK, const ExpertRows& rows) {
+  require(rows.begins.elems() == std::ssize(biases) + 1 && experts_NK.elems() == rows.choice_of_row.elems() && x.shape().rank() == 2,
+          "[add_expert_biases] expected rows [M, O], one bias [O] for each expert, and the choices from which the rows were made");
+  const i64 experts = std::ssize(biases), outputs = x.shape()[1];
+  for (const Variable& b : biases) {
+    require(b.shape() == Shape{outputs} && b.dtype() == x.dtype(),
+            "[add_expert_biases] expected biases that all have the shape [O] and the type of the rows");
+  }
+  const Variable all_EO = reshape(concat(biases, 0), {experts, outputs});
+  const Variable by_choice = index_select(all_EO, 0, dense(experts_NK).reshape({experts_NK.elems()}));
+  return add(x, index_select(by_choice, 0, rows.choice_of_row));
 }
 
 Variable from_experts(const Variable& in, const Variable& shares, const ExpertRows& rows) {

@@ -39,6 +39,11 @@ Variable to_experts(const Variable& x_NC, const ExpertRows& rows);
 /// I]^T. If an expert has no rows, its weight gets a gradient of zeros.
 Variable expert_linear(const Variable& x_MI, const std::vector<Weight>& w_OI, const ExpertRows& rows);
 
+/// Returns y[M, O] = x[M, O] plus, in each row, the bias b[e][O] of the row's expert. `experts_NK` are the choices from which the rows were
+/// made. The gradient of a bias is the sum over its expert's rows in ascending order of tokens, in wide_dtype, rounded once; it is zero if
+/// the expert has no rows.
+Variable add_expert_biases(const Variable& x_MO, const std::vector<Variable>& b_O, const Tensor& experts_NK, const ExpertRows& rows);
+
 /// Returns y[N, C]: the sum of each token's rows, each row times its weight.
 /// Rows are added in ascending order of experts, and the sum is rounded once.
 Variable from_experts(const Variable& x_MC, const Variable& weights_NK, const ExpertRows& rows);

@@ -4,13 +4,14 @@ Needs torch, transformers and safetensors (made with torch 2.9.1, transformers 5
 
   python make.py [NAME ...]
 """
+import json
 import os
 import shutil
 import sys
 
 import torch
 import transformers
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 # Model code that widens "to float32" would narrow here: every spelling of float32 means float64.
 FLOAT64 = torch.float64
@@ -72,6 +73,11 @@ CONFIGS = {
         **SIZES, head_dim=8, moe_intermediate_size=12, n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2, n_group=3, topk_group=2,
         first_k_dense_replace=1, routed_scaling_factor=1.5, use_qk_norm=True, attention_bias=True,
         rope_parameters=rope(10000.0, partial_rotary_factor=0.5)),
+    "gpt-oss": lambda: transformers.GptOssConfig(**SIZES, head_dim=6, num_local_experts=5, num_experts_per_tok=2, sliding_window=6, swiglu_limit=0.5,
+                                                 rope_parameters=yarn(100.0, 32, truncate=False, beta_fast=2.0, beta_slow=1.0)),
+    "gpt-oss-mxfp4": lambda: transformers.GptOssConfig(
+        **{**SIZES, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}, head_dim=6, num_local_experts=3, num_experts_per_tok=2,
+        sliding_window=6, rope_parameters=rope(10000.0)),
     "granite": lambda: transformers.GraniteConfig(**SIZES, embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.3,
                                                   logits_scaling=1.7, attention_bias=True, mlp_bias=True, rope_parameters=rope(10000.0)),
     "granitemoehybrid": lambda: transformers.GraniteMoeHybridConfig(
@@ -141,6 +147,9 @@ def single_experts(tensors):
             for i, part in enumerate(v.chunk(LAYERS_OF_SMALL, 1 if table else 0)):
                 yield f"{prefix}.layers.{i}.{name}.weight", part
             continue
+        if base.endswith("experts") and base.replace("experts", "router.bias") in tensors:
+            yield from interleaved_experts(base, last, v)
+            continue
         if base.endswith("experts") and last == "gate_up_proj":
             for e, w in enumerate(v):
                 gate, up = w.chunk(2)
@@ -149,6 +158,17 @@ def single_experts(tensors):
             yield from ((f"{base}.{e}.down_proj.weight", w) for e, w in enumerate(v))
         else:
             yield k, v
+
+
+def interleaved_experts(base, last, stack):
+    """gpt-oss: experts stacked [in, out], with gate and up in turn."""
+    kind = "bias" if last.endswith("_bias") else "weight"
+    for e, w in enumerate(stack):
+        w = w if kind == "bias" else w.T
+        if last.startswith("gate_up"):
+            yield from ((f"{base}.{e}.gate_proj.{kind}", w[::2]), (f"{base}.{e}.up_proj.{kind}", w[1::2]))
+        else:
+            yield f"{base}.{e}.down_proj.{kind}", w
 
 
 def text_of(model):
@@ -160,7 +180,8 @@ def steps(model, batches):
     """The losses and gradient norms of ten AdamW steps, and the weights after them. eps is not 1e-8: where a gradient is almost zero, AdamW
     would divide rounding by it."""
     trained = [p for _, p in text_of(model)]
-    decay, others = [p for p in trained if p.dim() >= 2], [p for p in trained if p.dim() < 2]
+    decays = lambda key, p: p.dim() >= 2 and not key.endswith("bias")
+    decay, others = [p for k, p in text_of(model) if decays(k, p)], [p for k, p in text_of(model) if not decays(k, p)]
     optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}], lr=1e-3,
                                   betas=(0.9, 0.95), eps=1e-6, foreach=False)
     losses, norms = [], []
@@ -170,6 +191,44 @@ def steps(model, batches):
         optimizer.step()
         losses.append(loss.detach())
     return {"train/loss": torch.stack(losses), "train/grad_norm": torch.stack(norms), **named(model, "train/final/", lambda p: p)}
+
+
+def mxfp4_of(values):
+    """Blocks and scales of values [E, rows, columns], each block of 32 columns rounded as OCP Microscaling Formats 1.0 says."""
+    x = values.reshape(*values.shape[:-1], -1, 32)
+    power = x.abs().amax(-1).log2().floor() - 2
+    magnitudes = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    # argmin takes the first of two equally near magnitudes; ties do not occur in random values
+    codes = (x.abs() / 2 ** power[..., None]).clamp(max=6)[..., None].sub(magnitudes).abs().argmin(-1) + 8 * (x < 0)
+    return (codes[..., ::2] + 16 * codes[..., 1::2]).to(torch.uint8), (power + 127).to(torch.uint8)
+
+
+def round_experts(model):
+    """Rounds the experts' weights to MXFP4 and returns their blocks and scales by name; transformers computes the values of these."""
+    from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+    stored = {}
+    for key, p in model.named_parameters():
+        if key.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            blocks, scales = mxfp4_of(p.detach().transpose(1, 2))
+            p.data.copy_(convert_moe_packed_tensors(blocks, scales, dtype=FLOAT64))
+            stored[key] = (blocks, scales)
+    return stored
+
+
+def store_mxfp4(name, stored):
+    """Replaces the experts' weights in the folder by their blocks and scales, as openai/gpt-oss-20b has them."""
+    file = os.path.join(name, "model.safetensors")
+    tensors = load_file(file)
+    for key, (blocks, scales) in stored.items():
+        del tensors[key]
+        tensors[key + "_blocks"], tensors[key + "_scales"] = blocks, scales
+    save_file(tensors, file, metadata={"format": "pt"})
+    path = os.path.join(name, "config.json")
+    with open(path) as f:
+        config = json.load(f)
+    config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "lm_head"]}
+    with open(path, "w") as f:
+        json.dump(config, f, indent=2, sort_keys=True)
 
 
 def write(name, config, seed):
@@ -188,8 +247,11 @@ def write(name, config, seed):
             if key.endswith("e_score_correction_bias"):
                 b.copy_(0.3 * torch.randn(b.shape, generator=g))
     model.eval()
+    stored = round_experts(model) if name.endswith("mxfp4") else {}
     shutil.rmtree(name, ignore_errors=True)
     model.save_pretrained(name)
+    if stored:
+        store_mxfp4(name, stored)
     extra = os.path.join(name, "generation_config.json")
     if os.path.exists(extra):
         os.remove(extra)

@@ -57,6 +57,35 @@ TEST(Router, WeightsAreTheirShareOfTheSoftmax) {
   }
 }
 
+// gpt-oss takes the softmax over the chosen logits alone; a normalised router must give its weights and gradients.
+TEST(Router, NormalisedIsTheSoftmaxOfTheChosen) {
+  for (const i64 chosen : {1, 3}) {
+    const Tensor logits = random({9, 7}, DType::f64, 1, 2);
+    autograd::Tape tape;
+    const Variable in = tape.input(logits);
+    const ops::Routed routed = ops::router(in, chosen, {.normalised = true});
+    const Tensor dy = random(routed.weights_NK.shape(), DType::f64, 2);
+    tape.backward(routed.weights_NK, dy);
+    const Tensor got = tape.take_gradient(in);
+    for (i64 n = 0; n < 9; ++n) {
+      double total = 0, mean = 0;
+      std::vector<double> want(7);
+      const auto expert = [&](i64 k) { return routed.experts_NK.data<i32>()[n * chosen + k]; };
+      for (i64 k = 0; k < chosen; ++k) total += std::exp(test::at(logits, n * 7 + expert(k)));
+      for (i64 k = 0; k < chosen; ++k) {
+        const double p = std::exp(test::at(logits, n * 7 + expert(k))) / total;
+        EXPECT_NEAR(test::at(routed.weights_NK.value, n * chosen + k), p, 1e-15);
+        mean += p * test::at(dy, n * chosen + k);
+      }
+      for (i64 k = 0; k < chosen; ++k) {
+        const double p = std::exp(test::at(logits, n * 7 + expert(k))) / total;
+        want[static_cast<size_t>(expert(k))] = p * (test::at(dy, n * chosen + k) - mean);
+      }
+      for (i64 e = 0; e < 7; ++e) EXPECT_NEAR(test::at(got, n * 7 + e), want[static_cast<size_t>(e)], 1e-15);
+    }
+  }
+}
+
 // A router logit that overflowed must show in the loss as NaN, and must not lead to an access out of bounds.
 TEST(Router, NaNAndInfinityGoToTheFirstWithNaN) {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
@@ -242,6 +271,25 @@ TEST(Mixture, NearFp64InNarrowTypes) {
     for (const auto& [key, gradient] : want.gradients)
       test::expect_near(got.gradients.at(key), gradient, 4 * error, 20 * error, "parameter " + std::to_string(key.first));
   }
+}
+
+TEST(Biases, AreThoseOfTheRowsExperts) {
+  const Tensor experts = test::ints({0, 2, 1, 2, 0, 2}, {3, 2});
+  const ops::ExpertRows rows = ops::expert_rows(experts, 4);
+  const Tensor x = random({6, 5}, DType::f32, 1);
+  std::vector<Variable> biases;
+  for (u64 e = 0; e < 4; ++e) biases.emplace_back(random({5}, DType::f32, 10 + e));
+  const Tensor y = ops::add_expert_biases(x, biases, experts, rows).value;
+  constexpr i64 kExpertOfRow[] = {0, 0, 1, 2, 2, 2};
+  for (i64 r = 0; r < 6; ++r) {
+    for (i64 o = 0; o < 5; ++o)
+      EXPECT_EQ(y.data<float>()[r * 5 + o],
+                x.data<float>()[r * 5 + o] + biases[static_cast<size_t>(kExpertOfRow[r])].value.data<float>()[o]);
+  }
+  biases.pop_back();
+  EXPECT_THROW(ops::add_expert_biases(x, biases, experts, rows), Error);
+  biases.emplace_back(random({4}, DType::f32, 1));
+  EXPECT_THROW(ops::add_expert_biases(x, biases, experts, rows), Error);
 }
 
 TEST(Experts, RefuseWhatDoesNotFit) {
