@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "models/decoder_layers.h"
+#include "models/decoder_mixers.h"
 #include "models/decoder_stream.h"
 #include "models/experts_beside.h"
 #include "models/head.h"
@@ -66,26 +67,48 @@ class DecoderEmbedding final : public nn::Module {
   DecoderStream stream_;
 };
 
-// A block that adds attention and then an MLP (or a mixture of experts) to its input, each with a norm of its input, of its output, or
-// both. In a parallel block both read the same normed input.
-template <class Mlp>
+std::unique_ptr<BlockPart> mixer(const ModelConfig& c, const std::string& name, i64 layer, DType dtype) {
+  switch (c.mixer_of(layer)) {
+    case Mixer::mamba2:
+      return std::make_unique<Mamba2>(c, name + ".mamba", dtype);
+    case Mixer::short_conv:
+      return std::make_unique<GatedShortConv>(c, name + ".conv", dtype);
+    default:
+      return std::make_unique<DecoderAttention>(c, name + "." + style_of(c).attention_names.attention, layer, dtype);
+  }
+}
+
+bool is_mixture(const ModelConfig& c, i64 layer) { return c.has_experts(layer) && !c.experts->beside; }
+
+std::string mlp_name(const ModelConfig& c, i64 layer) {
+  return is_mixture(c, layer) ? style_of(c).experts.mixture : style_of(c).mlp_names.mlp;
+}
+
+std::unique_ptr<BlockPart> mlp(const ModelConfig& c, const std::string& name, i64 layer, DType dtype) {
+  const std::string part = name + "." + mlp_name(c, layer);
+  if (is_mixture(c, layer)) return std::make_unique<DecoderExperts>(c, part, layer, dtype);
+  return std::make_unique<DecoderMlp>(c, part, layer, dtype);
+}
+
+// A block that adds a mixer of positions (attention, mostly) and then an MLP (or a mixture of experts) to its input, each with a norm of
+// its input, of its output, or both. In a parallel block both read the same normed input.
 class DecoderBlock final : public nn::Module {
  public:
   /// `projection_norm` is that of layer_input.h, or null.
-  DecoderBlock(const ModelConfig& c, const std::string& name, const std::string& mlp, i64 layer,
-               const std::shared_ptr<nn::Parameter>& projection_norm, DType dtype)
+  DecoderBlock(const ModelConfig& c, const std::string& name, i64 layer, const std::shared_ptr<nn::Parameter>& projection_norm, DType dtype)
       : layer_(layer),
         stream_(c),
         before_attention_(norm_if(style_of(c).norms.before_attention, c, name, dtype)),
-        attention_(c, name + ".self_attn", layer, dtype),
+        mixer_(mixer(c, name, layer, dtype)),
+        attention_(dynamic_cast<const DecoderAttention*>(mixer_.get())),
         after_attention_(norm_if(style_of(c).norms.after_attention, c, name, dtype)),
         before_mlp_(norm_if(style_of(c).norms.before_mlp, c, name, dtype)),
-        mlp_(c, name + "." + mlp, layer, dtype),
+        mlp_(mlp(c, name, layer, dtype)),
         after_mlp_(norm_if(style_of(c).norms.after_mlp, c, name, dtype)),
         parallel_(style_of(c).parallel),
         multiplier_(c.residual_multiplier),
         attention_dropout_(name + ".self_attn.residual_dropout", c.residual_dropout),
-        mlp_dropout_(name + "." + mlp + ".residual_dropout", c.residual_dropout) {
+        mlp_dropout_(name + "." + mlp_name(c, layer) + ".residual_dropout", c.residual_dropout) {
     if (c.experts && c.experts->beside) beside_.emplace(c, name, dtype);
     if (projection_norm) layer_input_.emplace(c, name, layer, projection_norm, dtype);
     windowed_ = c.is_windowed(layer), shares_keys_ = c.shares_keys(layer);
@@ -97,13 +120,15 @@ class DecoderBlock final : public nn::Module {
   Variable forward(const Variable& input, const Context& context) const override {
     Travelling parts = stream_.split(input, layer_);
     const Variable x_BTC = parts.x_BTC, normed = before_attention_ ? (*before_attention_)(x_BTC, context) : x_BTC;
-    if (parallel_) return mlp_(attention_(x_BTC, normed, context), normed, context);
+    if (parallel_) return (*mlp_)((*mixer_)(x_BTC, normed, context), normed, context);
     nn::KeysAndValues* const keys = shares_keys_ || stream_.keeps_keys(layer_) ? &parts.shared[windowed_ ? 1 : 0] : nullptr;
-    const auto attend = [&](const Variable& residual, const Variable& in, const Context& to) { return attention_(residual, in, to, keys); };
-    const Variable attended = added(x_BTC, normed, attend, after_attention_, attention_dropout_, context);
+    const auto mix = [&](const Variable& residual, const Variable& in, const Context& to) {
+      return attention_ ? (*attention_)(residual, in, to, keys) : (*mixer_)(residual, in, to);
+    };
+    const Variable attended = added(x_BTC, normed, mix, after_attention_, attention_dropout_, context);
     const Variable z = before_mlp_ ? (*before_mlp_)(attended, context) : attended;
     const auto fed = [&](const Variable& residual, const Variable& in, const Context& to) {
-      return beside_ ? (*beside_)(mlp_({}, in, to), attended, to) : mlp_(residual, in, to);
+      return beside_ ? (*beside_)((*mlp_)({}, in, to), attended, to) : (*mlp_)(residual, in, to);
     };
     Variable y = added(attended, z, fed, after_mlp_, mlp_dropout_, context);
     if (layer_input_) y = (*layer_input_)(y, parts.embedded_BTC, context);
@@ -114,17 +139,19 @@ class DecoderBlock final : public nn::Module {
   std::vector<nn::ParameterUse> parameters() const override {
     nn::ParameterList list;
     if (before_attention_) before_attention_->list(list);
-    attention_.list(list);
+    mixer_->list(list);
     if (after_attention_) after_attention_->list(list);
     if (before_mlp_) before_mlp_->list(list);
-    mlp_.list(list);
+    mlp_->list(list);
     if (beside_) beside_->list(list);
     if (after_mlp_) after_mlp_->list(list);
     if (layer_input_) layer_input_->list(list);
     if (scalar_) list.push_back({scalar_});
     return list;
   }
-  bool weight_gradients_read_parameters() const override { return false; }
+  bool weight_gradients_read_parameters() const override {
+    return mixer_->weight_gradients_read_parameters() || mlp_->weight_gradients_read_parameters();
+  }
 
  private:
   static std::optional<DecoderNorm> norm_if(const char* wanted, const ModelConfig& c, const std::string& name, DType dtype) {
@@ -147,9 +174,10 @@ class DecoderBlock final : public nn::Module {
   i64 layer_;
   DecoderStream stream_;
   std::optional<DecoderNorm> before_attention_;
-  DecoderAttention attention_;
+  std::unique_ptr<BlockPart> mixer_;
+  const DecoderAttention* attention_;  // mixer_ if that is attention, otherwise null
   std::optional<DecoderNorm> after_attention_, before_mlp_;
-  Mlp mlp_;
+  std::unique_ptr<BlockPart> mlp_;
   std::optional<ExpertsBeside> beside_;
   std::optional<DecoderNorm> after_mlp_;
   bool parallel_;
@@ -159,13 +187,6 @@ class DecoderBlock final : public nn::Module {
   std::shared_ptr<nn::Parameter> scalar_;  // null if the block has none
   bool windowed_ = false, shares_keys_ = false;
 };
-
-std::unique_ptr<nn::Module> block(const ModelConfig& c, i64 layer, const std::shared_ptr<nn::Parameter>& projection_norm, DType dtype) {
-  const std::string name = "model.layers." + std::to_string(layer);
-  if (!c.has_experts(layer) || c.experts->beside)
-    return std::make_unique<DecoderBlock<DecoderMlp>>(c, name, "mlp", layer, projection_norm, dtype);
-  return std::make_unique<DecoderBlock<DecoderExperts>>(c, name, style_of(c).experts.mixture, layer, projection_norm, dtype);
-}
 
 }  // namespace
 
@@ -179,13 +200,15 @@ nn::Sequential build_decoder(const ModelConfig& c, DType dtype) {
     projection_norm =
         nn::make_parameter("model.per_layer_projection_norm.weight", {c.layer_embedding}, dtype, {nn::Initializer::Kind::ones});
   }
-  for (i64 layer = 0; layer < c.layers; ++layer) model.push(block(c, layer, projection_norm, dtype));
+  for (i64 layer = 0; layer < c.layers; ++layer) {
+    model.push(std::make_unique<DecoderBlock>(c, "model.layers." + std::to_string(layer), layer, projection_norm, dtype));
+  }
   const bool evened_out = c.experts && c.experts->evened_out;
   if (evened_out) model.router_loss_experts = c.experts->count;
   LanguageModelHead<DecoderNorm>::Options options;
   options.multiplier = c.logit_multiplier / c.logit_divisor, options.softcap = c.logit_softcap;
   if (evened_out) options.router_loss = RouterLoss(c);
-  model.push(std::make_unique<LanguageModelHead<DecoderNorm>>(DecoderNorm(c, "model.norm", dtype), head, options));
+  model.push(std::make_unique<LanguageModelHead<DecoderNorm>>(DecoderNorm(c, style_of(c).norms.last, dtype), head, options));
   return model;
 }
 

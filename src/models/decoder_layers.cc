@@ -17,12 +17,12 @@ namespace spillway::models {
 using nn::Context;
 using nn::Variable;
 
-namespace {
-
 nn::Linear projection(const ModelConfig& c, const std::string& name, i64 in, i64 out, bool bias, DType dtype) {
   return {
       name, in, out, dtype, {bias, ops::WeightLayout::out_in, c.initializer_range, false, lora_of(c, name), c.base_weights, false, c.fp8}};
 }
+
+namespace {
 
 std::optional<nn::Linear> projection_if(bool wanted, const ModelConfig& c, const std::string& name, i64 in, i64 out, bool bias,
                                         DType dtype) {
@@ -78,9 +78,9 @@ DecoderAttention::DecoderAttention(const ModelConfig& c, const std::string& name
       k_(projection_if(!style_.fused_qkv && !shares_keys_, c, name + ".k_proj", c.width, kv_heads_ * head_dim_, c.attention_bias, dtype)),
       v_(projection_if(!style_.fused_qkv && !shares_keys_ && !values_are_keys(c, layer), c, name + ".v_proj", c.width,
                        kv_heads_ * head_dim_, c.attention_bias, dtype)),
-      o_(projection(c, name + ".o_proj", heads_ * head_dim_, c.width, c.output_bias, dtype)),
-      q_norm_(qk_norm(c, name + ".q_norm", heads_, head_dim_, dtype)),
-      k_norm_(shares_keys_ ? std::nullopt : qk_norm(c, name + ".k_norm", kv_heads_, head_dim_, dtype)),
+      o_(projection(c, name + "." + style_.attention_names.output, heads_ * head_dim_, c.width, c.output_bias, dtype)),
+      q_norm_(qk_norm(c, name + "." + style_.attention_names.q_norm, heads_, head_dim_, dtype)),
+      k_norm_(shares_keys_ ? std::nullopt : qk_norm(c, name + "." + style_.attention_names.k_norm, kv_heads_, head_dim_, dtype)),
       dropout_(name + ".attention_dropout", c.attention_dropout),
       library_(c.attention) {}
 
@@ -149,10 +149,11 @@ void DecoderAttention::list(nn::ParameterList& parameters) const {
 
 DecoderMlp::DecoderMlp(const ModelConfig& c, const std::string& name, i64 layer, DType dtype)
     : gelu_gate_(style_of(c).gelu_gate),
-      gate_up_(projection_if(style_of(c).fused_gate, c, name + ".gate_up_proj", c.width, 2 * c.mlp_width_of(layer), c.mlp_bias, dtype)),
-      gate_(projection_if(!gate_up_, c, name + ".gate_proj", c.width, c.mlp_width_of(layer), c.mlp_bias, dtype)),
-      up_(projection_if(!gate_up_, c, name + ".up_proj", c.width, c.mlp_width_of(layer), c.mlp_bias, dtype)),
-      down_(projection(c, name + ".down_proj", c.mlp_width_of(layer), c.width, c.mlp_bias, dtype)) {}
+      gate_up_(projection_if(style_of(c).fused_gate, c, name + "." + style_of(c).mlp_names.gate_up, c.width, 2 * c.mlp_width_of(layer),
+                             c.mlp_bias, dtype)),
+      gate_(projection_if(!gate_up_, c, name + "." + style_of(c).mlp_names.gate, c.width, c.mlp_width_of(layer), c.mlp_bias, dtype)),
+      up_(projection_if(!gate_up_, c, name + "." + style_of(c).mlp_names.up, c.width, c.mlp_width_of(layer), c.mlp_bias, dtype)),
+      down_(projection(c, name + "." + style_of(c).mlp_names.down, c.mlp_width_of(layer), c.width, c.mlp_bias, dtype)) {}
 
 Variable DecoderMlp::operator()(const Variable& residual_BTC, const Variable& x_BTC, const Context& context) const {
   const Variable both = gate_up_ ? (*gate_up_)(x_BTC, context) : Variable();

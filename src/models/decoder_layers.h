@@ -2,6 +2,7 @@
 #pragma once
 #include <optional>
 
+#include "models/block_part.h"
 #include "models/expert_mlps.h"
 #include "models/families/style.h"
 #include "models/rotary.h"
@@ -11,15 +12,21 @@
 
 namespace spillway::models {
 
+/// Returns a linear layer of a block, with the config's adapter, storage format and precision.
+nn::Linear projection(const ModelConfig& config, const std::string& name, i64 in, i64 out, bool bias, DType dtype);
+
 /// Attention with rotary positions. Shape letters: B = batch size, T = positions, C = width.
-class DecoderAttention {
+class DecoderAttention final : public BlockPart {
  public:
   DecoderAttention(const ModelConfig& config, const std::string& name, i64 layer, DType dtype);
   /// Returns the attention of x, plus the residual if that has a value. A layer that shares keys reads `keys`, those of another layer; any
   /// other layer stores there its own, rotated, if `keys` is not null.
   nn::Variable operator()(const nn::Variable& residual_BTC, const nn::Variable& x_BTC, const nn::Context& context,
-                          nn::KeysAndValues* keys = nullptr) const;
-  void list(nn::ParameterList& parameters) const;
+                          nn::KeysAndValues* keys) const;
+  nn::Variable operator()(const nn::Variable& residual_BTC, const nn::Variable& x_BTC, const nn::Context& context) const override {
+    return (*this)(residual_BTC, x_BTC, context, nullptr);
+  }
+  void list(nn::ParameterList& parameters) const override;
 
  private:
   struct Heads {
@@ -46,11 +53,11 @@ class DecoderAttention {
 };
 
 /// A gated MLP: down(activation(gate(x)) * up(x)).
-class DecoderMlp {
+class DecoderMlp final : public BlockPart {
  public:
   DecoderMlp(const ModelConfig& config, const std::string& name, i64 layer, DType dtype);
-  nn::Variable operator()(const nn::Variable& residual_BTC, const nn::Variable& x_BTC, const nn::Context& context) const;
-  void list(nn::ParameterList& parameters) const;
+  nn::Variable operator()(const nn::Variable& residual_BTC, const nn::Variable& x_BTC, const nn::Context& context) const override;
+  void list(nn::ParameterList& parameters) const override;
 
  private:
   bool gelu_gate_;
@@ -60,11 +67,11 @@ class DecoderMlp {
 
 /// A mixture of experts, whose result for a token is the sum of the chosen experts' MLPs,
 /// weighted by the router. Mixtral's parameter names differ from those of the other families.
-class DecoderExperts {
+class DecoderExperts final : public BlockPart {
  public:
   DecoderExperts(const ModelConfig& config, const std::string& name, i64 layer, DType dtype);
-  nn::Variable operator()(const nn::Variable& residual_BTC, const nn::Variable& x_BTC, const nn::Context& context) const;
-  void list(nn::ParameterList& parameters) const;
+  nn::Variable operator()(const nn::Variable& residual_BTC, const nn::Variable& x_BTC, const nn::Context& context) const override;
+  void list(nn::ParameterList& parameters) const override;
 
  private:
   i64 chosen_;

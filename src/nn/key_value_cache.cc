@@ -50,6 +50,28 @@ Tensor KeyValueCache::extended(const Tensor& kept, const Tensor& fresh) const {
   return read.slice(1, 0, end);
 }
 
+Tensor KeyValueCache::state(u16 block, u16 number, const Shape& shape, DType dtype) {
+  State& state = states_[{block, number}];
+  if (!state.kept.defined()) {
+    const StreamScope scope(stream_);
+    state.kept = empty(shape, dtype, "recurrent state");
+  }
+  if (begin_ == 0) return {};
+  require(state.position == begin_ || Stream::current().is_meta(),
+          "[key/value cache] expected positions that follow those of the recurrent state, or that begin at 0");
+  if (lies_ == Lies::here) return state.kept;
+  const Tensor copy = empty(shape, dtype, "copy of a recurrent state");
+  if (!Stream::current().is_meta()) put_transfer(copy.raw(), state.kept.raw(), copy.bytes());
+  return copy;
+}
+
+void KeyValueCache::keep_state(u16 block, u16 number, const Tensor& fresh, i64 count) {
+  State& state = states_.at({block, number});
+  state.position = begin_ + count;
+  if (lies_ == Lies::here) return kernels::copy_view(fresh, state.kept);
+  if (!Stream::current().is_meta()) put_transfer(state.kept.raw(), fresh.raw(), fresh.bytes());
+}
+
 KeysAndValues with_cached(const Context& context, const Variable& k, const Variable& v) {
   if (!context.cache) return {k, v};
   const auto all = context.cache->extend(context.block, k.value, v.value);
@@ -60,5 +82,7 @@ Tensor mask_positions(const Context& context) {
   if (!context.batch->packed) return {};
   return context.cache ? context.batch->key_positions_BT : context.batch->positions_BT;
 }
+
+Tensor document_positions(const Context& context) { return context.batch->packed ? context.batch->positions_BT : Tensor(); }
 
 }  // namespace spillway::nn

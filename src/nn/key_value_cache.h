@@ -1,7 +1,8 @@
 // Defines KeyValueCache, the cache of text generation. It keeps the keys and values of all previous positions of each sequence, block by
-// block, so that attention need not recompute them. A block's memory is allocated when the block first runs, so a dry run on the meta
-// device tells how many bytes the cache takes. Used by one thread. Shape letters: B batch size, T new positions, Hkv key/value heads, D
-// width of a key's head, Dv width of a value's head.
+// block, so that attention need not recompute them, and the states of recurrent layers after the last position. A block's memory is
+// allocated when the block first runs, so a dry run on the meta device tells how many bytes the cache takes. Used by one thread. Shape
+// letters: B batch size, T new positions, Hkv key/value heads, D width of a key's head, Dv width
+// of a value's head.
 #pragma once
 #include <map>
 
@@ -33,6 +34,11 @@ class KeyValueCache {
   /// new ones included, as views [B, begin + T, Hkv, D] and [B, begin + T, Hkv, Dv]. Throws Error(bug) if they take more than `positions`
   /// positions.
   Both extend(u16 block, const Tensor& k, const Tensor& v);
+  /// Returns state `number` of a block before the next positions, which is undefined if they begin at position 0: the state is then zero.
+  /// Throws Error(bug) if the state kept is that of another position, because a state cannot go back.
+  Tensor state(u16 block, u16 number, const Shape& shape, DType dtype);
+  /// Keeps a state of the shape and dtype given to state(), after `count` new positions.
+  void keep_state(u16 block, u16 number, const Tensor& state, i64 count);
 
  private:
   Tensor extended(const Tensor& kept, const Tensor& fresh) const;
@@ -42,6 +48,11 @@ class KeyValueCache {
   const Lies lies_;
   i64 begin_ = 0;
   std::map<u16, Both> blocks_;  // buffers [B, positions, Hkv, D] and [B, positions, Hkv, Dv] of each block
+  struct State {
+    Tensor kept;
+    i64 position = 0;  // the number of positions before the state
+  };
+  std::map<std::pair<u16, u16>, State> states_;  // by block and number
 };
 
 /// with_cached() appends k and v to the context's cache and returns the keys
@@ -53,5 +64,8 @@ KeysAndValues with_cached(const Context& context, const Variable& k, const Varia
 /// Returns the positions, within their documents, of all keys that with_cached() returned, for the attention mask. The result is undefined
 /// if each sequence is one document.
 Tensor mask_positions(const Context& context);
+/// Returns the positions of the new tokens within their documents. The result is undefined if each sequence is one document. Padding in
+/// front of a sequence counts as documents of its own, so that recurrent layers begin anew behind it.
+Tensor document_positions(const Context& context);
 
 }  // namespace spillway::nn

@@ -105,7 +105,8 @@ TEST_P(AgainstReference, LogitsOfEveryPassWithACache) {
   for (i64 begin = 0; const i64 count : {5, 1, 4}) pass(begin, count), begin += count;
   for (i64 begin = 10; begin < all; ++begin) pass(begin, 1);
   EXPECT_GE(compared, B * (T - 8));
-  cache.seek(6);  // the cache forgets all positions from 6 on
+  if (!eager.config.mixers.empty()) return;  // states cannot go back
+  cache.seek(6);                             // the cache forgets all positions from 6 on
   pass(6, 3);
 }
 

@@ -10,7 +10,8 @@ extern const DecoderFamily kGemma2, kGemma3, kGemma4;
 extern const DecoderFamily kPhi3;
 extern const DecoderFamily kOlmo2, kOlmo3;
 extern const DecoderFamily kSmolLm3;
-extern const DecoderFamily kGranite;
+extern const DecoderFamily kGranite, kGraniteHybrid;
+extern const DecoderFamily kLfm2;
 extern const DecoderFamily kGlm4;
 extern const DecoderFamily kCohere2;
 

@@ -38,6 +38,7 @@ constinit const DecoderFamily kCohere2{
     .architecture = "Cohere2ForCausalLM",
     .defaults = {.norm_eps = 1e-5, .tied = true, .begin_token = 5, .pad_token = 0, .end_tokens = {255001}},
     .style = {.norms = {.before_attention = "input_layernorm", .before_mlp = nullptr},
+              .eps_key = "layer_norm_eps",
               .parallel = true,
               .layer_norm = true,
               .rope_pairs = true},

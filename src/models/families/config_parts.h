@@ -35,6 +35,16 @@ void read_windows(const ConfigObject& object, ModelConfig& config, i64 window, c
 /// Writes `sliding_window` and `layer_types`.
 void write_windows(const ModelConfig& config, nlohmann::json& root);
 
+/// Reads from `layer_types` into `config` which layers are `other` instead of attention: those with one of the names or, without that key,
+/// those for which `rule` is true.
+void read_mixers(const ConfigObject& object, ModelConfig& config, Mixer other, std::initializer_list<std::string_view> names,
+                 const std::function<bool(i64 layer)>& rule);
+/// Writes `layer_types` with these names of both kinds.
+void write_mixers(const ModelConfig& config, nlohmann::json& root, const char* attention, const char* other);
+/// Reads and writes the sizes of the layers of Mamba 2 as Granite 4 names them. Uses the width of `config`.
+Mamba2Config read_mamba2(const ConfigObject& object, const ModelConfig& config);
+void write_mamba2(const ModelConfig& config, nlohmann::json& root);
+
 /// Reads the rotary positions in the old style (`rope_theta`, `rope_scaling`) or the new one (`rope_parameters`). Both styles may be
 /// present if they agree. Uses head_dim and positions of `config`, so these must be set before.
 void read_rope(const DecoderFamily& family, const ConfigObject& object, ModelConfig& config);

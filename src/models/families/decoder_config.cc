@@ -50,8 +50,6 @@ void read_sizes(const DecoderFamily& family, const ConfigObject& object, ModelCo
   config.vocabulary = object.whole("vocab_size", 1, kMaxVocabulary, d.vocabulary);
 }
 
-const char* eps_key(const DecoderFamily& family) { return family.style.layer_norm ? "layer_norm_eps" : "rms_norm_eps"; }
-
 }  // namespace
 
 ModelConfig read_decoder(const DecoderFamily& family, const ConfigObject& object) {
@@ -61,7 +59,7 @@ ModelConfig read_decoder(const DecoderFamily& family, const ConfigObject& object
   config.family = family.family;
   read_sizes(family, object, config);
   config.tied_head = object.flag("tie_word_embeddings", d.tied);
-  config.norm_eps = object.real(eps_key(family), 0, 1, d.norm_eps, true);
+  config.norm_eps = object.real(family.style.eps_key, 0, 1, d.norm_eps, true);
   config.initializer_range = object.real("initializer_range", 0, 1, 0.02);
   config.attention_dropout = object.share("attention_dropout", d.dropout);
   require_activation(object, family.style.gelu_gate);
@@ -89,7 +87,7 @@ json decoder_json(const ModelConfig& c) {
                {"head_dim", c.head_dim},
                {"intermediate_size", c.mlp_width},
                {"max_position_embeddings", c.positions},
-               {eps_key(family), c.norm_eps},
+               {family.style.eps_key, c.norm_eps},
                {"attention_dropout", c.attention_dropout}};
   family.style.gelu_gate ? root["hidden_activation"] = "gelu_pytorch_tanh" : root["hidden_act"] = "silu";
   if (family.has_feature("attention_bias")) root["attention_bias"] = c.attention_bias;

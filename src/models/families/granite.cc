@@ -1,4 +1,5 @@
-// Granite 3 and 4 (arXiv:2408.04324 and its successors), dense: Llama with four multipliers.
+// Granite 3 and 4 (arXiv:2408.04324 and its successors), dense: Llama with four multipliers. Most layers of Granite 4 H are state-space
+// layers of Mamba 2, beside attention without rotary positions.
 #include "models/families/all.h"
 #include "models/families/config_parts.h"
 
@@ -18,6 +19,27 @@ void write_granite(const ModelConfig& c, nlohmann::json& root) {
   root["residual_multiplier"] = c.residual_multiplier;
   root["attention_multiplier"] = c.attention_multiplier;
   root["logits_scaling"] = c.logit_divisor;
+}
+
+void read_hybrid(const ConfigObject& object, ModelConfig& config) {
+  if (object.whole("num_local_experts", 0, kMaxExperts, 8) != 0)
+    object.complain("num_local_experts", "0 (the mixtures of experts of Granite 4 are not supported yet)");
+  read_granite(object, config);
+  config.mlp_width = object.whole("shared_intermediate_size", 1, kMaxMlpWidth, 1024);
+  read_mixers(object, config, Mixer::mamba2, {"mamba", "linear_attention"}, [](i64) { return true; });
+  config.mamba2 = read_mamba2(object, config);
+  const std::string positions = object.text("position_embedding_type", "nope");
+  if (positions != "rope" && positions != "nope") object.complain("position_embedding_type", "rope, nope or no such key");
+  if (positions == "nope") config.unrotated.assign(static_cast<size_t>(config.layers), true);
+}
+
+void write_hybrid(const ModelConfig& c, nlohmann::json& root) {
+  write_granite(c, root);
+  root["num_local_experts"] = root["num_experts_per_tok"] = 0;
+  root["shared_intermediate_size"] = c.mlp_width;
+  root["position_embedding_type"] = c.is_rotated(0) ? nlohmann::json("rope") : nlohmann::json(nullptr);
+  write_mixers(c, root, "attention", "mamba");
+  write_mamba2(c, root);
 }
 
 constexpr DecoderPreset kGranitePresets[] = {
@@ -43,5 +65,15 @@ constinit const DecoderFamily kGranite{.family = Family::granite,
                                        .read = read_granite,
                                        .write = write_granite,
                                        .presets = kGranitePresets};
+
+constinit const DecoderFamily kGraniteHybrid{
+    .family = Family::granite_hybrid,
+    .type = "granitemoehybrid",
+    .architecture = "GraniteMoeHybridForCausalLM",
+    .defaults = {.positions = 2048, .vocabulary = 32000, .begin_token = 1, .end_tokens = {2}},
+    .style = {.mlp_names = {.mlp = "shared_mlp", .down = "output_linear", .gate_up = "input_linear"}, .fused_gate = true},
+    .features = {"attention_bias", "layer_types", "num_local_experts"},
+    .read = read_hybrid,
+    .write = write_hybrid};
 
 }  // namespace spillway::models

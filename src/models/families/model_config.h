@@ -2,6 +2,7 @@
 // (family.h) makes it from a config.json; models::build makes the model from it. A ModelConfig is a value type and thread-safe.
 #pragma once
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,6 +33,8 @@ enum class Family {
   ministral3,
   seed_oss,
   granite,
+  granite_hybrid,
+  lfm2,
   glm4,
   cohere2,
   cifar_net,
@@ -93,6 +96,25 @@ struct FullAttention {
   bool operator==(const FullAttention&) const = default;
 };
 
+/// What mixes the positions in a layer of a decoder.
+enum class Mixer : u8 { attention, mamba2, short_conv };
+
+/// The state-space layers of Mamba 2: `heads` heads of head_dim elements, which share the projections of the inputs to and from the states
+/// in `groups` groups; `state` elements of a state for each element of a head; `taps` taps of the convolution.
+struct Mamba2Config {
+  i64 heads = 0, head_dim = 0, groups = 1, state = 0, taps = 4;
+  bool bias = false, conv_bias = true;                                           // whether the projections and the convolution have biases
+  double smallest_dt = 0, largest_dt = std::numeric_limits<double>::infinity();  // the limits of the time step
+  bool operator==(const Mamba2Config&) const = default;
+};
+
+/// The gated short convolutions of LFM2.
+struct ShortConvConfig {
+  i64 taps = 3;
+  bool bias = false;  // whether the projections and the convolution have biases
+  bool operator==(const ShortConvConfig&) const = default;
+};
+
 /// The architecture of a residual network (resnet.h).
 struct ResNetConfig {
   std::vector<i64> widths, blocks;  // per stage: width of the 3x3 convolutions, number of blocks; all stages but the first halve the image
@@ -152,6 +174,9 @@ struct ModelConfig {
       0;  // so many layers at the end use the keys and values of the last layer before them that has a window as they do
   bool wide_shared_mlp = false;  // whether these layers have MLPs of twice the width
   i64 layer_embedding = 0;       // the width of the embeddings that each layer has of its own (layer_input.h); 0 means none
+  std::vector<Mixer> mixers;     // for each layer; empty if all are attention
+  Mamba2Config mamba2;
+  ShortConvConfig short_conv;
 
   bool operator==(const ModelConfig&) const = default;
   bool reads_images() const { return family >= Family::cifar_net; }
@@ -164,6 +189,7 @@ struct ModelConfig {
   i64 head_dim_of(i64 layer) const { return full_attention_of(layer) ? full_attention->head_dim : head_dim; }
   bool shares_keys(i64 layer) const { return layer >= layers - shared_key_layers; }
   i64 mlp_width_of(i64 layer) const { return wide_shared_mlp && shares_keys(layer) ? 2 * mlp_width : mlp_width; }
+  Mixer mixer_of(i64 layer) const { return mixers.empty() ? Mixer::attention : mixers[static_cast<size_t>(layer)]; }
   bool is_rotated(i64 layer) const { return unrotated.empty() || !unrotated[static_cast<size_t>(layer)]; }
 };
 

@@ -8,21 +8,30 @@ struct DecoderStyle {
   enum class QkNorm { none, head, whole };  // the norm of queries and keys: of each head, or of the whole before the split into heads
   QkNorm qk_norm = QkNorm::none;
 
-  /// The names of a block's norms, each a norm of the input or of the output of attention or MLP; null for a norm that the block lacks.
+  /// The names of the norms; those of a block are each a norm of the input or of the output of attention or MLP; null for a norm that the
+  /// block lacks.
   struct Norms {
     const char *before_attention = "input_layernorm", *after_attention = nullptr;
     const char *before_mlp = "post_attention_layernorm", *after_mlp = nullptr;
+    const char* last = "model.norm";  // the norm before the head
   } norms;
-  bool parallel = false;          // whether attention and MLP read the same normed input, and the block adds both results at once
-  bool layer_norm = false;        // whether norms also subtract the mean (layer norms without bias) instead of RMS norms
-  double gain_offset = 0;         // the number that is added to the weights of the RMS norms
-  bool fused_qkv = false;         // whether one projection gives queries, keys and values
-  bool fused_gate = false;        // whether one projection gives the MLP's gate and up
-  bool gelu_gate = false;         // whether the MLP's gate is a GELU (tanh form) instead of a SiLU
-  bool value_norm = false;        // whether values have an RMS norm of each head, without a gain
-  bool layer_scalar = false;      // whether a number of the folder, "layer_scalar", multiplies the output of each block
-  bool scaled_embedding = false;  // whether the embedding is multiplied by the square root of the width
-  bool rope_pairs = false;        // whether rotary positions rotate neighbours (2i, 2i + 1) instead of elements half a head apart
+  struct AttentionNames {
+    const char *attention = "self_attn", *output = "o_proj", *q_norm = "q_norm", *k_norm = "k_norm";
+  } attention_names;
+  struct MlpNames {
+    const char *mlp = "mlp", *gate = "gate_proj", *up = "up_proj", *down = "down_proj", *gate_up = "gate_up_proj";
+  } mlp_names;
+  const char* eps_key = "rms_norm_eps";  // the key of config.json with the epsilon of the norms
+  bool parallel = false;                 // whether attention and MLP read the same normed input, and the block adds both results at once
+  bool layer_norm = false;               // whether norms also subtract the mean (layer norms without bias) instead of RMS norms
+  double gain_offset = 0;                // the number that is added to the weights of the RMS norms
+  bool fused_qkv = false;                // whether one projection gives queries, keys and values
+  bool fused_gate = false;               // whether one projection gives the MLP's gate and up
+  bool gelu_gate = false;                // whether the MLP's gate is a GELU (tanh form) instead of a SiLU
+  bool value_norm = false;               // whether values have an RMS norm of each head, without a gain
+  bool layer_scalar = false;             // whether a number of the folder, "layer_scalar", multiplies the output of each block
+  bool scaled_embedding = false;         // whether the embedding is multiplied by the square root of the width
+  bool rope_pairs = false;               // whether rotary positions rotate neighbours (2i, 2i + 1) instead of elements half a head apart
 
   /// The names of a mixture of experts and of an expert's projections.
   struct ExpertNames {

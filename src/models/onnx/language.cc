@@ -87,6 +87,11 @@ Value decoder_feed_forward(Graph& g, const Value& x_NC, const std::string& layer
 }
 
 void refuse_unknown(const ModelConfig& c) {
+  if (!c.mixers.empty()) {
+    throw Error(ErrorCode::usage, fmt::format("[export] --format onnx: expected a model whose layers are all attention, got a {}: use "
+                                              "--format hf",
+                                              decoder_family(c.family).type));
+  }
   if (c.full_attention) {
     throw Error(ErrorCode::usage, fmt::format("[export] --format onnx: expected a model whose layers have the same heads, got a {}: use "
                                               "--format hf",

@@ -62,6 +62,16 @@ CONFIGS = {
     "glm4": lambda: transformers.Glm4Config(**SIZES, head_dim=8, attention_bias=True, rope_parameters=rope(10000.0, partial_rotary_factor=0.5)),
     "granite": lambda: transformers.GraniteConfig(**SIZES, embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.3,
                                                   logits_scaling=1.7, attention_bias=True, mlp_bias=True, rope_parameters=rope(10000.0)),
+    "granitemoehybrid": lambda: transformers.GraniteMoeHybridConfig(
+        **SIZES, num_local_experts=0, shared_intermediate_size=12, embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.3,
+        logits_scaling=1.7, layer_types=["mamba", "attention", "mamba"], mamba_n_heads=4, mamba_n_groups=2, mamba_d_state=5, mamba_d_conv=4,
+        mamba_proj_bias=True, time_step_limit=(0.3, 3.0)),
+    "granitemoehybrid-rope": lambda: transformers.GraniteMoeHybridConfig(
+        **SIZES, num_local_experts=0, shared_intermediate_size=12, position_embedding_type="rope", layer_types=["attention"] * 3,
+        attention_bias=True, mamba_n_heads=4, rope_parameters=rope(10000.0)),
+    "lfm2": lambda: transformers.Lfm2Config(**{**SIZES, "tie_word_embeddings": True}, conv_bias=True, conv_L_cache=3, block_multiple_of=8,
+                                            block_ffn_dim_multiplier=1.4, layer_types=["conv", "full_attention", "conv"],
+                                            rope_parameters=rope(10000.0)),
     "ministral3": lambda: transformers.Ministral3Config(**SIZES, head_dim=6, rope_parameters=yarn(
         10000.0, 8, mscale=1.0, mscale_all_dim=0.6, llama_4_scaling_beta=0.3, beta_fast=2.0, beta_slow=1.0)),
     "olmo3": lambda: transformers.Olmo3Config(**SIZES, sliding_window=6, layer_types=TYPES, rope_parameters={
