@@ -19,6 +19,11 @@ const char* kGemma4 = R"({"model_type": "gemma4_text", "hidden_size": 32, "num_h
                           "intermediate_size": 80, "max_position_embeddings": 64, "vocab_size": 97, "hidden_size_per_layer_input": 0,
                           "layer_types": ["sliding_attention", "full_attention"]})";
 
+const char* kHybrid = R"({"model_type": "granitemoehybrid", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+                          "intermediate_size": 80, "num_local_experts": 0, "mamba_n_heads": 8, "layer_types": ["mamba", "attention"]})";
+const char* kLfm2 = R"({"model_type": "lfm2", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+                        "intermediate_size": 80, "layer_types": ["conv", "full_attention"]})";
+
 struct Hostile {
   const char* base;
   const char* changes;  // replace keys of `base`
@@ -64,9 +69,34 @@ INSTANTIATE_TEST_SUITE_P(
         Hostile{kOthers, R"({"model_type": "smollm3", "no_rope_layer_interval": 0})", "no_rope_layer_interval", "from 1 to"},
         Hostile{kOthers, R"({"model_type": "granite", "logits_scaling": 0})", "logits_scaling", "above 0"},
         Hostile{kOthers, R"({"model_type": "granite", "residual_multiplier": "1"})", "residual_multiplier", "a number"},
+        Hostile{kHybrid, R"({"num_local_experts": 8})", "num_local_experts", "not supported yet"},
+        Hostile{kHybrid, R"({"layer_types": ["mamba"]})", "layer_types", "each of the 2 layers"},
+        Hostile{kHybrid, R"({"layer_types": ["mamba", 1]})", "layer_types", "full_attention or mamba"},
+        Hostile{kHybrid, R"({"mamba_n_heads": 7})", "mamba_n_heads", "64 elements together"},
+        Hostile{kHybrid, R"({"mamba_n_groups": 3})", "mamba_n_heads", "a multiple of"},
+        Hostile{kHybrid, R"({"mamba_d_conv": 9})", "mamba_d_conv", "from 1 to 8"},
+        Hostile{kHybrid, R"({"mamba_d_state": 1000000})", "mamba_d_state", "from 1 to"},
+        Hostile{kHybrid, R"({"time_step_limit": [0.5, 0.1]})", "time_step_limit", "the smaller one first"},
+        Hostile{kHybrid, R"({"time_step_limit": [0.5]})", "time_step_limit", "two numbers"},
+        Hostile{kHybrid, R"({"time_step_limit": [-1, 1]})", "time_step_limit", "at least 0"},
+        Hostile{kHybrid, R"({"position_embedding_type": "alibi"})", "position_embedding_type", "rope"},
+        Hostile{kLfm2, R"({"conv_L_cache": 0})", "conv_L_cache", "from 1 to 8"},
+        Hostile{kLfm2, R"({"layer_types": ["conv", "mamba"]})", "layer_types", "full_attention or conv"},
+        Hostile{kLfm2, R"({"full_attn_idxs": 1})", "full_attn_idxs", "a list"},
+        Hostile{kLfm2, R"({"block_multiple_of": 0})", "block_multiple_of", "from 1 to"},
+        Hostile{kLfm2, R"({"intermediate_size": 1})", "intermediate_size", "at least 1"},
         Hostile{kOthers, R"({"model_type": "seed_oss", "residual_dropout": 1})", "residual_dropout", "below 1"},
         Hostile{kOthers, R"({"model_type": "cohere2", "head_dim": 2})", "head_dim", "hidden_size / num_attention_heads"},
         Hostile{kOthers, R"({"model_type": "cohere2", "layer_norm_eps": 0})", "layer_norm_eps", "above 0"}));
+
+// The limit of a time step is infinite in the spelling of transformers 5, and without the key.
+TEST(TimeStepLimit, MayBeInfinite) {
+  nlohmann::json config = nlohmann::json::parse(kHybrid);
+  const ModelConfig without = parse_config(config.dump(), "config.json");
+  config["time_step_limit"] = nlohmann::json::parse(R"([0.0, {"__float__": "Infinity"}])");
+  EXPECT_EQ(parse_config(config.dump(), "config.json"), without);
+  EXPECT_EQ(without.mamba2.largest_dt, std::numeric_limits<double>::infinity());
+}
 
 }  // namespace
 }  // namespace spillway::models::family_config_test

@@ -59,6 +59,7 @@ TEST(Presets, HaveThePublishedParameterCounts) {
   EXPECT_EQ(parameters("glm4-32b"), 32'566'081'536);
   EXPECT_EQ(parameters("granite3.3-2b"), 2'533'539'840);
   EXPECT_EQ(parameters("granite3.3-8b"), 8'170'864'640);
+  EXPECT_EQ(parameters("lfm2-1.2b"), 1'170'340'608);
   EXPECT_EQ(parameters("ministral3-3b"), 3'429'006'336);
   EXPECT_EQ(parameters("ministral3-8b"), 8'489'553'920);
   EXPECT_EQ(parameters("ministral3-14b"), 13'506'073'600);

@@ -144,6 +144,19 @@ def random_config(family, rng):
             sliding_window=window or 6, layer_types=types, **small, final_logit_softcapping=rng.choice([None, 5.0]), **more,
             rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 1000.0},
                              "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.5, "rope_theta": 10000.0}})
+    if family == "granitemoehybrid":
+        inner, groups = 2 * common["hidden_size"], rng.choice([1, 2])
+        return transformers.GraniteMoeHybridConfig(
+            **common, num_local_experts=0, shared_intermediate_size=rng.choice([20, 36]), layer_types=[rng.choice(["mamba", "attention"]) for _ in types],
+            attention_bias=rng.random() < 0.5, position_embedding_type=rng.choice([None, "rope"]), embedding_multiplier=rng.choice([1.0, 6.0]),
+            residual_multiplier=rng.choice([1.0, 0.22]), attention_multiplier=rng.choice([0.125, 0.3]), logits_scaling=rng.choice([1.0, 3.0]),
+            mamba_n_heads=inner // 4, mamba_n_groups=groups, mamba_d_state=rng.choice([3, 8]), mamba_d_conv=rng.choice([2, 4]),
+            mamba_conv_bias=rng.random() < 0.5, mamba_proj_bias=rng.random() < 0.5)
+    if family == "lfm2":
+        named = {k: v for k, v in common.items() if k != "rms_norm_eps"}
+        return transformers.Lfm2Config(**named, norm_eps=common["rms_norm_eps"], layer_types=[rng.choice(["conv", "full_attention"]) for _ in types],
+                                       conv_bias=rng.random() < 0.5, conv_L_cache=rng.choice([2, 3]), block_multiple_of=8,
+                                       block_auto_adjust_ff_dim=rng.random() < 0.5, **ropes)
     if family == "longrope":
         original = rng.choice([16, 40])  # a row of 24 is longer than one and not than the other
         return transformers.Phi3Config(**dict(common, hidden_size=heads * 8), sliding_window=window, original_max_position_embeddings=original, rope_parameters={
@@ -153,7 +166,8 @@ def random_config(family, rng):
 
 
 FAMILIES = ["llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "mixtral", "gemma2", "gemma3_text", "phi3", "olmo2",
-            "olmo3", "smollm3", "ministral3", "seed_oss", "granite", "glm4", "cohere2", "longrope", "gemma4"]
+            "olmo3", "smollm3", "ministral3", "seed_oss", "granite", "glm4", "cohere2", "longrope", "gemma4",
+            "granitemoehybrid", "lfm2"]
 
 
 @contextlib.contextmanager
