@@ -31,6 +31,7 @@ class DecoderAttention final : public BlockPart {
  private:
   struct Heads {
     nn::Variable q_BTHD, k_BTHD, v_BTHD;
+    nn::Variable gate_BTHD;  // has a value if the style has an output gate
   };
   Heads heads_of(const nn::Variable& x_BTC, const nn::Context& context) const;
   nn::Variable values_of(const nn::Variable& v_BTHD) const;

@@ -157,6 +157,13 @@ def random_config(family, rng):
         return transformers.Lfm2Config(**named, norm_eps=common["rms_norm_eps"], layer_types=[rng.choice(["conv", "full_attention"]) for _ in types],
                                        conv_bias=rng.random() < 0.5, conv_L_cache=rng.choice([2, 3]), block_multiple_of=8,
                                        block_auto_adjust_ff_dim=rng.random() < 0.5, **ropes)
+    if family == "qwen3_5_text":
+        keys = rng.choice([1, 2])
+        return transformers.Qwen3_5TextConfig(
+            **dict(common, head_dim=8), attention_bias=rng.random() < 0.5, linear_num_key_heads=keys, linear_num_value_heads=keys * rng.choice([1, 2]),
+            linear_key_head_dim=rng.choice([4, 7]), linear_value_head_dim=rng.choice([4, 6]), linear_conv_kernel_dim=rng.choice([2, 4]),
+            layer_types=[rng.choice(["linear_attention", "full_attention"]) for _ in types[1:]] + ["full_attention"],  # transformers needs one
+            rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": rng.choice([0.25, 0.5, 1.0])})
     if family == "longrope":
         original = rng.choice([16, 40])  # a row of 24 is longer than one and not than the other
         return transformers.Phi3Config(**dict(common, hidden_size=heads * 8), sliding_window=window, original_max_position_embeddings=original, rope_parameters={
@@ -167,7 +174,7 @@ def random_config(family, rng):
 
 FAMILIES = ["llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "mixtral", "gemma2", "gemma3_text", "phi3", "olmo2",
             "olmo3", "smollm3", "ministral3", "seed_oss", "granite", "glm4", "cohere2", "longrope", "gemma4",
-            "granitemoehybrid", "lfm2"]
+            "granitemoehybrid", "lfm2", "qwen3_5_text"]
 
 
 @contextlib.contextmanager

@@ -35,6 +35,7 @@ enum class Family {
   granite,
   granite_hybrid,
   lfm2,
+  qwen3_5,
   glm4,
   cohere2,
   cifar_net,
@@ -97,7 +98,7 @@ struct FullAttention {
 };
 
 /// What mixes the positions in a layer of a decoder.
-enum class Mixer : u8 { attention, mamba2, short_conv };
+enum class Mixer : u8 { attention, mamba2, short_conv, delta_net };
 
 /// The state-space layers of Mamba 2: `heads` heads of head_dim elements, which share the projections of the inputs to and from the states
 /// in `groups` groups; `state` elements of a state for each element of a head; `taps` taps of the convolution.
@@ -113,6 +114,13 @@ struct ShortConvConfig {
   i64 taps = 3;
   bool bias = false;  // whether the projections and the convolution have biases
   bool operator==(const ShortConvConfig&) const = default;
+};
+
+/// The layers of Gated DeltaNet: value_heads heads of value_dim elements; each of key_heads heads of queries and keys, of key_dim elements,
+/// serves as many of them; `taps` taps of the convolution.
+struct DeltaNetConfig {
+  i64 key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0, taps = 4;
+  bool operator==(const DeltaNetConfig&) const = default;
 };
 
 /// The architecture of a residual network (resnet.h).
@@ -177,6 +185,7 @@ struct ModelConfig {
   std::vector<Mixer> mixers;     // for each layer; empty if all are attention
   Mamba2Config mamba2;
   ShortConvConfig short_conv;
+  DeltaNetConfig delta_net;
 
   bool operator==(const ModelConfig&) const = default;
   bool reads_images() const { return family >= Family::cifar_net; }
