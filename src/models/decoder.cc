@@ -73,6 +73,8 @@ std::unique_ptr<BlockPart> mixer(const ModelConfig& c, const std::string& name, 
       return std::make_unique<Mamba2>(c, name + ".mamba", dtype);
     case Mixer::short_conv:
       return std::make_unique<GatedShortConv>(c, name + ".conv", dtype);
+    case Mixer::delta_net:
+      return std::make_unique<GatedDeltaNet>(c, name + ".linear_attn", dtype);
     default:
       return std::make_unique<DecoderAttention>(c, name + "." + style_of(c).attention_names.attention, layer, dtype);
   }

@@ -38,8 +38,9 @@ std::optional<nn::RmsNorm> qk_norm(const ModelConfig& c, const std::string& name
   return nn::RmsNorm(name, whole ? heads * head_dim : head_dim, dtype, c.norm_eps, style.gain_offset);
 }
 
-// Splits the last axis into heads of the given width.
+// Splits the last axis into heads of the given width, if it is not split yet.
 Variable heads(const Variable& x, i64 width) {
+  if (x.shape().rank() == 4) return x;
   const Shape& s = x.shape();
   return ops::reshape(x, {s[0], s[1], s[2] / width, width});
 }
@@ -121,7 +122,8 @@ DecoderAttention::DecoderAttention(const ModelConfig& c, const std::string& name
       norm_eps_(c.norm_eps),
       latent_(latent_heads_if_any(c, name, dtype)),
       qkv_(projection_if(style_.fused_qkv, c, name + ".qkv_proj", c.width, (heads_ + 2 * kv_heads_) * head_dim_, c.attention_bias, dtype)),
-      q_(projection_if(!latent_ && !style_.fused_qkv, c, name + ".q_proj", c.width, heads_ * head_dim_, c.attention_bias, dtype)),
+      q_(projection_if(!latent_ && !style_.fused_qkv, c, name + ".q_proj", c.width, (style_.output_gate ? 2 : 1) * heads_ * head_dim_,
+                       c.attention_bias, dtype)),
       k_(projection_if(!latent_ && !style_.fused_qkv && !shares_keys_, c, name + ".k_proj", c.width, kv_heads_ * head_dim_,
                        c.attention_bias, dtype)),
       v_(projection_if(!latent_ && !style_.fused_qkv && !shares_keys_ && !values_are_keys(c, layer), c, name + ".v_proj", c.width,
@@ -148,14 +150,19 @@ Variable DecoderAttention::values_of(const Variable& v) const {
 AttentionHeads DecoderAttention::heads_of(const Variable& x_BTC, const Context& context) const {
   if (latent_) return (*latent_)(x_BTC, context);
   if (!style_.fused_qkv) {
-    const Variable q = normed((*q_)(x_BTC, context), q_norm_, context);
-    if (shares_keys_) return {q, {}, {}};
+    Variable raw_q = (*q_)(x_BTC, context), gate;
+    if (style_.output_gate) {
+      const Variable both = heads(raw_q, 2 * head_dim_);
+      raw_q = ops::slice(both, 3, 0, head_dim_), gate = ops::slice(both, 3, head_dim_, 2 * head_dim_);
+    }
+    const Variable q = normed(raw_q, q_norm_, context);
+    if (shares_keys_) return {q, {}, {}, gate};
     const Variable k = (*k_)(x_BTC, context), normed_k = normed(k, k_norm_, context);
-    return {q, normed_k, values_of(heads(v_ ? (*v_)(x_BTC, context) : k, head_dim_))};
+    return {q, normed_k, values_of(heads(v_ ? (*v_)(x_BTC, context) : k, head_dim_)), gate};
   }
   const Variable all = heads((*qkv_)(x_BTC, context), head_dim_);
   const i64 keys = heads_ + kv_heads_;
-  return {ops::slice(all, 2, 0, heads_), ops::slice(all, 2, heads_, keys), ops::slice(all, 2, keys, keys + kv_heads_)};
+  return {ops::slice(all, 2, 0, heads_), ops::slice(all, 2, heads_, keys), ops::slice(all, 2, keys, keys + kv_heads_), {}};
 }
 
 Variable DecoderAttention::rotated(const Variable& x, const Tensor& positions_BT, i64 length) const {
@@ -168,7 +175,7 @@ Variable DecoderAttention::rotated(const Variable& x, const Tensor& positions_BT
 Variable DecoderAttention::attend(const Variable& residual_BTC, const Variable& x_BTC, const Context& context,
                                   nn::KeysAndValues* shared) const {
   const Tensor& positions_BT = context.batch->positions_BT;
-  const auto [q, k, v_BTHD] = heads_of(x_BTC, context);
+  const auto [q, k, v_BTHD, gate_BTHD] = heads_of(x_BTC, context);
   const i64 length = context.cache ? context.cache->positions() : x_BTC.shape()[1];
   Variable q_BTHD = rotated(q, positions_BT, length);
   if (query_growth_ != 0) q_BTHD = ops::grown(q_BTHD, positions_BT, query_growth_, rotary_->original_positions);
@@ -184,7 +191,8 @@ Variable DecoderAttention::attend(const Variable& residual_BTC, const Variable& 
   options.softcap = softcap_;
   options.positions_BT = nn::mask_positions(context);
   options.window = window_ < keys_BTHD.shape()[1] ? window_ : 0;  // a window that is wider than the keys hides nothing, so it is left out
-  const Variable mixed_BTHD = ops::attention(q_BTHD, keys_BTHD, values_BTHD, options, sinks_H_ ? context.use(*sinks_H_) : Variable());
+  Variable mixed_BTHD = ops::attention(q_BTHD, keys_BTHD, values_BTHD, options, sinks_H_ ? context.use(*sinks_H_) : Variable());
+  if (style_.output_gate) mixed_BTHD = ops::mul(mixed_BTHD, ops::sigmoid(gate_BTHD));
   const Shape& s = mixed_BTHD.shape();
   return o_(ops::reshape(mixed_BTHD, {s[0], s[1], s[2] * s[3]}), context, residual_BTC);
 }

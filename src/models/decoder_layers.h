@@ -17,6 +17,7 @@ nn::Linear projection(const ModelConfig& config, const std::string& name, i64 in
 /// The queries, keys and values of all heads. The rotated elements of a head are its leading ones.
 struct AttentionHeads {
   nn::Variable q_BTHD, k_BTHD, v_BTHD;
+  nn::Variable gate_BTHD;  // has a value if the style has an output gate
 };
 
 /// Makes the heads of latent attention (model_config.h). Heads of queries are stored with their rotated elements behind the others. Scores

@@ -5,8 +5,10 @@
 #include "models/decoder_layers.h"
 #include "nn/key_value_cache.h"
 #include "ops/elementwise/elementwise.h"
+#include "ops/elementwise/glu.h"
 #include "ops/layout/shape.h"
 #include "ops/rows/gated_norm.h"
+#include "ops/sequence/delta_rule.h"
 #include "ops/sequence/selective_scan.h"
 #include "ops/sequence/short_conv.h"
 
@@ -32,6 +34,18 @@ std::shared_ptr<nn::Parameter> decays(const std::string& name, i64 heads, DType 
   };
   return parameter;
 }
+
+// Returns the logarithms of rates that are spread evenly over (0.01, 16), with which the heads of Gated DeltaNet begin.
+std::shared_ptr<nn::Parameter> spread_decays(const std::string& name, i64 heads, DType dtype) {
+  auto parameter = nn::make_parameter(name, {heads}, dtype, kZeros);
+  parameter->given = [heads](i64 begin, std::span<double> out) {
+    for (double& value : out) value = std::log(0.01 + 15.99 * (static_cast<double>(begin++) + 0.5) / static_cast<double>(heads));
+  };
+  return parameter;
+}
+
+i64 keys(const DeltaNetConfig& c) { return c.key_heads * c.key_dim; }
+i64 values(const DeltaNetConfig& c) { return c.value_heads * c.value_dim; }
 
 }  // namespace
 
@@ -113,6 +127,50 @@ Variable GatedShortConv::operator()(const Variable& residual_BTC, const Variable
 void GatedShortConv::list(nn::ParameterList& parameters) const {
   in_.list(parameters);
   conv_.list(parameters);
+  out_.list(parameters);
+}
+
+GatedDeltaNet::GatedDeltaNet(const ModelConfig& c, const std::string& name, DType dtype)
+    : config_(c.delta_net),
+      qkv_(projection(c, name + ".in_proj_qkv", c.width, 2 * keys(config_) + values(config_), false, dtype)),
+      z_(projection(c, name + ".in_proj_z", c.width, values(config_), false, dtype)),
+      b_(projection(c, name + ".in_proj_b", c.width, config_.value_heads, false, dtype)),
+      a_(projection(c, name + ".in_proj_a", c.width, config_.value_heads, false, dtype)),
+      conv_(name + ".conv1d", 2 * keys(config_) + values(config_), config_.taps, false, c.initializer_range, dtype),
+      dt_bias_(nn::make_parameter(name + ".dt_bias", {config_.value_heads}, dtype, kOnes)),
+      a_log_(spread_decays(name + ".A_log", config_.value_heads, dtype)),
+      norm_(name + ".norm", config_.value_dim, dtype, c.norm_eps),
+      out_(projection(c, name + ".out_proj", values(config_), c.width, false, dtype)) {}
+
+Variable GatedDeltaNet::ruled(const Variable& qkv, const Variable& x_BTC, const Context& context) const {
+  ops::DeltaRuleOptions options;
+  options.key_heads = config_.key_heads, options.key_elems = config_.key_dim;
+  options.positions_BT = nn::document_positions(context);
+  if (context.cache) {
+    const Shape states{qkv.shape()[0], config_.value_heads, config_.key_dim, config_.value_dim};
+    const DType wide = wide_dtype(qkv.dtype());
+    options.first_state_BHKV = context.cache->state(context.block, 1, states, wide);
+    options.last_state_BHKV = empty(states, wide, "states of a delta rule");
+  }
+  const Variable a = a_(x_BTC, context), b = b_(x_BTC, context);
+  const Variable o = ops::delta_rule(qkv, a, b, context.use(*a_log_), context.use(*dt_bias_), options);
+  if (context.cache) context.cache->keep_state(context.block, 1, options.last_state_BHKV, qkv.shape()[1]);
+  return o;
+}
+
+Variable GatedDeltaNet::operator()(const Variable& residual_BTC, const Variable& x_BTC, const Context& context) const {
+  const Shape& s = x_BTC.shape();
+  const Shape whole{s[0], s[1], values(config_)}, by_head{s[0], s[1], config_.value_heads, config_.value_dim};
+  const Variable o = ruled(conv_(qkv_(x_BTC, context), true, context), x_BTC, context);
+  const Variable normed = ops::reshape(norm_(ops::reshape(o, by_head), context), whole);
+  return out_(ops::swiglu(z_(x_BTC, context), normed), context, residual_BTC);
+}
+
+void GatedDeltaNet::list(nn::ParameterList& parameters) const {
+  for (const nn::Linear* layer : {&qkv_, &z_, &b_, &a_}) layer->list(parameters);
+  conv_.list(parameters);
+  for (const auto& parameter : {dt_bias_, a_log_}) parameters.push_back({parameter});
+  norm_.list(parameters);
   out_.list(parameters);
 }
 

@@ -53,4 +53,24 @@ class GatedShortConv final : public BlockPart {
   nn::Linear out_;
 };
 
+/// The layer of Gated DeltaNet (Yang, Kautz and Hatamizadeh, arXiv:2412.06464) as in Qwen3.5: projections, convolution, gated delta rule,
+/// norm of each head, gate, projection. In generation the states of the rule are state 1 of the block.
+class GatedDeltaNet final : public BlockPart {
+ public:
+  GatedDeltaNet(const ModelConfig& config, const std::string& name, DType dtype);
+  nn::Variable operator()(const nn::Variable& residual_BTC, const nn::Variable& x_BTC, const nn::Context& context) const override;
+  void list(nn::ParameterList& parameters) const override;
+  bool weight_gradients_read_parameters() const override { return true; }
+
+ private:
+  nn::Variable ruled(const nn::Variable& qkv, const nn::Variable& x_BTC, const nn::Context& context) const;
+
+  DeltaNetConfig config_;
+  nn::Linear qkv_, z_, b_, a_;
+  CausalConv conv_;
+  std::shared_ptr<nn::Parameter> dt_bias_, a_log_;
+  nn::RmsNorm norm_;
+  nn::Linear out_;
+};
+
 }  // namespace spillway::models

@@ -28,6 +28,8 @@ const char* kGlm4Moe = R"({"model_type": "glm4_moe", "hidden_size": 32, "num_hid
 
 const char* kDeepSeek = R"({"model_type": "deepseek_v3", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
                             "num_key_value_heads": 4, "intermediate_size": 80})";
+const char* kQwen35 = R"({"model_type": "qwen3_5_text", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+                          "num_key_value_heads": 2, "intermediate_size": 80, "layer_types": ["linear_attention", "full_attention"]})";
 
 struct Hostile {
   const char* base;
@@ -105,6 +107,12 @@ INSTANTIATE_TEST_SUITE_P(
         Hostile{kLfm2, R"({"full_attn_idxs": 1})", "full_attn_idxs", "a list"},
         Hostile{kLfm2, R"({"block_multiple_of": 0})", "block_multiple_of", "from 1 to"},
         Hostile{kLfm2, R"({"intermediate_size": 1})", "intermediate_size", "at least 1"},
+        Hostile{kQwen35, R"({"layer_types": ["linear_attention", "mamba"]})", "layer_types", "full_attention or linear_attention"},
+        Hostile{kQwen35, R"({"layer_types": null, "full_attention_interval": 0})", "full_attention_interval", "from 1 to"},
+        Hostile{kQwen35, R"({"linear_num_key_heads": 3})", "linear_num_value_heads", "a multiple of"},
+        Hostile{kQwen35, R"({"linear_key_head_dim": 100000})", "linear_key_head_dim", "from 1 to"},
+        Hostile{kQwen35, R"({"linear_conv_kernel_dim": 9})", "linear_conv_kernel_dim", "from 1 to 8"},
+        Hostile{kQwen35, R"({"attn_output_gate": false})", "attn_output_gate", "true or no such key"},
         Hostile{kOthers, R"({"model_type": "seed_oss", "residual_dropout": 1})", "residual_dropout", "below 1"},
         Hostile{kOthers, R"({"model_type": "gpt_oss", "swiglu_limit": 0})", "swiglu_limit", "above 0"},
         Hostile{kOthers, R"({"model_type": "gpt_oss", "quantization_config": {"quant_method": "bitsandbytes"}})",

@@ -179,6 +179,13 @@ def random_config(family, rng):
         return transformers.GptOssConfig(
             **wide, num_local_experts=rng.choice([3, 6]), num_experts_per_tok=rng.choice([1, 2, 3]), sliding_window=window or 6, layer_types=types,
             attention_bias=rng.random() < 0.5, swiglu_limit=rng.choice([0.3, 7.0]), rope_parameters=rope)
+    if family == "qwen3_5_text":
+        keys = rng.choice([1, 2])
+        return transformers.Qwen3_5TextConfig(
+            **dict(common, head_dim=8), attention_bias=rng.random() < 0.5, linear_num_key_heads=keys, linear_num_value_heads=keys * rng.choice([1, 2]),
+            linear_key_head_dim=rng.choice([4, 7]), linear_value_head_dim=rng.choice([4, 6]), linear_conv_kernel_dim=rng.choice([2, 4]),
+            layer_types=[rng.choice(["linear_attention", "full_attention"]) for _ in types[1:]] + ["full_attention"],  # transformers needs one
+            rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": rng.choice([0.25, 0.5, 1.0])})
     if family == "longrope":
         original = rng.choice([16, 40])  # a row of 24 is longer than one and not than the other
         return transformers.Phi3Config(**dict(common, hidden_size=heads * 8), sliding_window=window, original_max_position_embeddings=original, rope_parameters={
@@ -189,7 +196,8 @@ def random_config(family, rng):
 
 FAMILIES = ["llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "mixtral", "gemma2", "gemma3_text", "phi3", "olmo2",
             "olmo3", "smollm3", "ministral3", "seed_oss", "granite", "glm4", "cohere2", "longrope", "gemma4",
-            "granitemoehybrid", "lfm2", "glm4_moe", "deepseek_v3", "gpt_oss"]
+            "granitemoehybrid", "lfm2", "glm4_moe", "deepseek_v3", "gpt_oss",
+            "qwen3_5_text"]
 
 
 @contextlib.contextmanager

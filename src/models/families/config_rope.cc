@@ -159,6 +159,8 @@ class Reader {
     known.insert(known.end(), {"rope_type", "type", "rope_theta", "partial_rotary_factor"});
     // Ministral 3 repeats max_position_embeddings here.
     if (family_.has_feature("llama_4_scaling_beta")) known.insert(known.end(), {"llama_4_scaling_beta", "max_position_embeddings"});
+    // These say which frequencies stand for a text's position, an image's row and its column, which are equal in texts.
+    if (family_.has_feature("mrope_section")) known.insert(known.end(), {"mrope_section", "mrope_interleaved"});
     // transformers copies this key of Phi-3's into the object, whatever the type is.
     if (family_.has_feature("longrope")) known.emplace_back("original_max_position_embeddings");
     for (const auto& [name, entry] : object.object().items()) {

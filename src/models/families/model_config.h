@@ -36,6 +36,7 @@ enum class Family {
   granite,
   granite_hybrid,
   lfm2,
+  qwen3_5,
   glm4,
   glm4_moe,
   deepseek_v3,
@@ -129,7 +130,7 @@ struct FullAttention {
 };
 
 /// What mixes the positions in a layer of a decoder.
-enum class Mixer : u8 { attention, mamba2, short_conv };
+enum class Mixer : u8 { attention, mamba2, short_conv, delta_net };
 
 /// The state-space layers of Mamba 2: `heads` heads of head_dim elements, which share the projections of the inputs to and from the states
 /// in `groups` groups; `state` elements of a state for each element of a head; `taps` taps of the convolution.
@@ -145,6 +146,13 @@ struct ShortConvConfig {
   i64 taps = 3;
   bool bias = false;  // whether the projections and the convolution have biases
   bool operator==(const ShortConvConfig&) const = default;
+};
+
+/// The layers of Gated DeltaNet: value_heads heads of value_dim elements; each of key_heads heads of queries and keys, of key_dim elements,
+/// serves as many of them; `taps` taps of the convolution.
+struct DeltaNetConfig {
+  i64 key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0, taps = 4;
+  bool operator==(const DeltaNetConfig&) const = default;
 };
 
 /// The architecture of a residual network (resnet.h).
@@ -211,6 +219,7 @@ struct ModelConfig {
   std::vector<Mixer> mixers;     // for each layer; empty if all are attention
   Mamba2Config mamba2;
   ShortConvConfig short_conv;
+  DeltaNetConfig delta_net;
 
   bool operator==(const ModelConfig&) const = default;
   bool reads_images() const { return family >= Family::cifar_net; }

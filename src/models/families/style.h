@@ -26,13 +26,14 @@ struct DecoderStyle {
   bool layer_norm = false;               // whether norms also subtract the mean (layer norms without bias) instead of RMS norms
   double gain_offset = 0;                // the number that is added to the weights of the RMS norms
   bool fused_qkv = false;                // whether one projection gives queries, keys and values
-  bool fused_gate = false;               // whether one projection gives the MLP's gate and up
-  bool gelu_gate = false;                // whether the MLP's gate is a GELU (tanh form) instead of a SiLU
-  bool value_norm = false;               // whether values have an RMS norm of each head, without a gain
-  bool layer_scalar = false;             // whether a number of the folder, "layer_scalar", multiplies the output of each block
-  bool scaled_embedding = false;         // whether the embedding is multiplied by the square root of the width
-  bool rope_pairs = false;               // whether rotary positions rotate neighbours (2i, 2i + 1) instead of elements half a head apart
-  bool sinks = false;                    // whether each head has a logit that takes part in its softmax without a key, "sinks"
+  bool output_gate = false;       // whether attention's output is multiplied by the sigmoid of a gate beside the queries of each head
+  bool fused_gate = false;        // whether one projection gives the MLP's gate and up
+  bool gelu_gate = false;         // whether the MLP's gate is a GELU (tanh form) instead of a SiLU
+  bool value_norm = false;        // whether values have an RMS norm of each head, without a gain
+  bool layer_scalar = false;      // whether a number of the folder, "layer_scalar", multiplies the output of each block
+  bool scaled_embedding = false;  // whether the embedding is multiplied by the square root of the width
+  bool rope_pairs = false;        // whether rotary positions rotate neighbours (2i, 2i + 1) instead of elements half a head apart
+  bool sinks = false;             // whether each head has a logit that takes part in its softmax without a key, "sinks"
 
   /// The names of a mixture of experts, of its router and of an expert's projections, and how folders store these.
   struct ExpertNames {

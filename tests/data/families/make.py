@@ -98,6 +98,10 @@ CONFIGS = {
                                                      embd_pdrop=0.0, sliding_window=None, rope_parameters=longrope(16)),
     "phi3-shortrope": lambda: transformers.Phi3Config(**{**SIZES, "hidden_size": 32}, original_max_position_embeddings=32, resid_pdrop=0.0,
                                                       embd_pdrop=0.0, sliding_window=7, tie_word_embeddings=True, rope_parameters=longrope(32)),
+    "qwen3_5": lambda: transformers.Qwen3_5TextConfig(
+        **SIZES, head_dim=8, layer_types=["linear_attention", "full_attention", "linear_attention"], linear_num_key_heads=2,
+        linear_num_value_heads=4, linear_key_head_dim=6, linear_value_head_dim=5, linear_conv_kernel_dim=4,
+        rope_parameters=rope(10000.0, partial_rotary_factor=0.5)),
     "seed-oss": lambda: transformers.SeedOssConfig(**SIZES, head_dim=6, attention_bias=True, attention_out_bias=True, mlp_bias=True,
                                                    residual_dropout=0.0, rope_parameters=rope(10000.0)),
     "smollm3": lambda: transformers.SmolLM3Config(**SIZES, no_rope_layers=[1, 0, 1], use_sliding_window=True, sliding_window=6,
@@ -239,7 +243,9 @@ def write(name, config, seed):
     with torch.no_grad():
         for key, p in sorted(model.named_parameters()):
             r = torch.randn(p.shape, generator=g)
-            gain = p.dim() == 1 and not key.endswith("bias")
+            # The norms of Qwen3.5 add 1 to their weights, except that of linear attention.
+            centred = config.model_type == "qwen3_5_text" and key.endswith("norm.weight") and "linear_attn" not in key
+            gain = p.dim() == 1 and not key.endswith("bias") and not centred
             p.copy_((1.0 if gain else 0.0) + r * (0.3 if p.dim() >= 2 else 0.1))
         for key, b in sorted(model.named_buffers()):
             if key.endswith("layer_scalar"):
