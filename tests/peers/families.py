@@ -306,7 +306,7 @@ def check(program, family, seed):
         base = lambda: transformers.AutoModelForCausalLM.from_pretrained(where / "hf", attn_implementation="eager")
         stabilized = rng.random() < 0.5
         # PEFT turns the names of MLPs into those of fused experts, which have no adapters here, and loses those of plain MLPs beside them.
-        of_attention = ["q_proj", "k_proj", "v_proj", "o_proj"] if hasattr(config, "num_local_experts") else None
+        of_attention = ["q_proj", "k_proj", "v_proj", "o_proj"] if getattr(config, "num_local_experts", None) else None
         if config.model_type == "gemma4_text":
             of_attention = ["q_proj", "o_proj"]  # which every layer has; and PEFT would adapt the projection of all layers' embeddings
         targets = of_attention or "all-linear"
