@@ -20,10 +20,10 @@ RunOptions options_of(const std::string& folder) {
   static std::map<std::string, std::pair<nn::Sequential, std::unique_ptr<models::FolderWeights>>> all;
   auto& [model, weights] = all[folder];
   RunOptions o;
-  o.model = models::read_config(data(folder));
+  o.model = models::read_config(test::data(folder));
   if (!weights) {
     model = models::build(o.model, DType::f32);
-    weights = std::make_unique<models::FolderWeights>(model, data(folder));
+    weights = std::make_unique<models::FolderWeights>(model, test::data(folder));
   }
   o.weights = [source = weights.get()](const nn::Parameter& p, i64 begin, std::span<double> out) { source->read(p, begin, out); };
   o.sequence_length = 23;
@@ -55,8 +55,8 @@ TEST_P(Families, AreTheSameBitsAnywhere) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Folders, Families, testing::Combine(testing::ValuesIn(family_folders()), testing::Range<size_t>(0, ways().size())),
-                         [](const auto& info) {
-                           std::string name = std::get<0>(info.param) + "_" + ways()[std::get<1>(info.param)].name;
+                         [](const auto& entry) {
+                           std::string name = std::get<0>(entry.param) + "_" + ways()[std::get<1>(entry.param)].name;
                            std::ranges::replace_if(
                                name, [](char c) { return c == '-' || c == '/'; }, '_');
                            return name;
