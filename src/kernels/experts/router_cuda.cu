@@ -109,7 +109,7 @@ struct ScoreOfLane {
 
 // Chooses groups of experts by their scores. Each lane computes the score of one group.
 template <class W>
-__device__ u32 chosen_groups(const Options<W>& o, const Values<W>& values, int experts) {
+__device__ u32 chosen_groups(const Options<W>& o, const Values<W>& values) {
   if (o.chosen_groups == o.groups || !(values.p[0] == values.p[0])) return ~0u;
   constexpr W kNone = -std::numeric_limits<W>::infinity();
   const int g = WarpRows::rank(), first = g * values.group_size;
@@ -162,7 +162,7 @@ __global__ void route_tokens(i64 tokens, int experts, int chosen, Options<Wide<T
     o.is_sigmoid ? sigmoid(logits + n * experts, experts, p) : softmax(logits + n * experts, experts, p);
     __syncwarp();  // waits until the probabilities have been written
     Values<Wide<T>> values{p, o.bias, experts / o.groups, ~0u};
-    values.chosen_groups = chosen_groups(o, values, experts);
+    values.chosen_groups = chosen_groups(o, values);
     write_chosen(o, values, experts, chosen, choice + n * chosen, weight + n * chosen);
   }
 }

@@ -71,13 +71,11 @@ __global__ void __launch_bounds__(kChannels* kParts) filter_gradient(ConvProblem
     const i64 b = row / p.T, t = row % p.T, reach = p.reach(b, t);
     const T gradient = slope(p, dy, b, t, c);
     // The sums are indexed by the distance of the input, by constants, so that they stay in registers.
-#pragma unroll
     for (int back = 0; back < kMaxConvTaps; ++back) {
       if (back <= reach) sums[back] = std::fma(gradient, widen(p.input(b, t - back)[c]), sums[back]);
     }
     sums[kMaxConvTaps] += gradient;
   }
-#pragma unroll
   for (int i = 0; i <= kMaxConvTaps; ++i) shared[part][i][lane] = sums[i];
   __syncthreads();
   if (part != 0 || c >= p.C) return;

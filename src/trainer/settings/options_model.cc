@@ -18,7 +18,11 @@ std::vector<Option> model() {
        .help = "a Hugging Face folder, org/name in the local Hugging Face cache, or a preset: gpt2-tiny gpt2-124m gpt2-355m gpt2-774m "
                "gpt2-1.5b llama-tiny llama3-1b llama3-8b llama3-70b qwen2.5-0.5b qwen2.5-1.5b qwen2.5-3b qwen2.5-7b qwen2.5-14b "
                "qwen2.5-32b qwen2.5-72b qwen3-0.6b qwen3-1.7b qwen3-4b qwen3-8b qwen3-14b qwen3-32b qwen3-30b-a3b mistral-7b mixtral-8x7b "
-               "gemma2-2b gemma2-9b gemma2-27b gemma3-1b phi3-mini olmo2-1b olmo2-7b olmo2-13b cifar-net lenet alexnet vgg11 resnet20 "
+               "gemma2-2b gemma2-9b gemma2-27b gemma3-1b phi3-mini olmo2-1b olmo2-7b olmo2-13b "
+               "command-r7b command-a gemma4-e2b gemma4-e4b gemma4-26b-a4b gemma4-31b glm4-9b glm4-32b glm4.5-air-106b-a12b "
+               "glm4.6-355b-a32b gpt-oss-20b gpt-oss-120b granite3.3-2b granite3.3-8b lfm2-1.2b ministral3-3b ministral3-8b "
+               "ministral3-14b seed-oss-36b olmo3-7b olmo3-32b phi4-mini smollm3-3b "
+               "cifar-net lenet alexnet vgg11 resnet20 "
                "resnet18 resnet34 resnet50; write ./gpt2-tiny for a folder with the name of a preset",
        .field = text(&ResourceConfig::model),
        .commands = kTrain,
