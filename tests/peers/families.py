@@ -147,14 +147,14 @@ def random_config(family, rng):
     if family == "granitemoehybrid":
         inner, groups = 2 * common["hidden_size"], rng.choice([1, 2])
         return transformers.GraniteMoeHybridConfig(
-            **common, num_local_experts=0, shared_intermediate_size=rng.choice([20, 36]), layer_types=[rng.choice(["mamba", "attention"]) for _ in types],
+            **common, num_local_experts=0, shared_intermediate_size=rng.choice([20, 36]), layer_types=[rng.choice(["mamba", "attention"]) for _ in types[1:]] + ["attention"],
             attention_bias=rng.random() < 0.5, position_embedding_type=rng.choice([None, "rope"]), embedding_multiplier=rng.choice([1.0, 6.0]),
             residual_multiplier=rng.choice([1.0, 0.22]), attention_multiplier=rng.choice([0.125, 0.3]), logits_scaling=rng.choice([1.0, 3.0]),
             mamba_n_heads=inner // 4, mamba_n_groups=groups, mamba_d_state=rng.choice([3, 8]), mamba_d_conv=rng.choice([2, 4]),
             mamba_conv_bias=rng.random() < 0.5, mamba_proj_bias=rng.random() < 0.5)
     if family == "lfm2":
         named = {k: v for k, v in common.items() if k != "rms_norm_eps"}
-        return transformers.Lfm2Config(**named, norm_eps=common["rms_norm_eps"], layer_types=[rng.choice(["conv", "full_attention"]) for _ in types],
+        return transformers.Lfm2Config(**named, norm_eps=common["rms_norm_eps"], layer_types=[rng.choice(["conv", "full_attention"]) for _ in types[1:]] + ["full_attention"],
                                        conv_bias=rng.random() < 0.5, conv_L_cache=rng.choice([2, 3]), block_multiple_of=8,
                                        block_auto_adjust_ff_dim=rng.random() < 0.5, **ropes)
     if family == "glm4_moe":
@@ -307,6 +307,8 @@ def check(program, family, seed):
         stabilized = rng.random() < 0.5
         # PEFT turns the names of MLPs into those of fused experts, which have no adapters here, and loses those of plain MLPs beside them.
         of_attention = ["q_proj", "k_proj", "v_proj", "o_proj"] if getattr(config, "num_local_experts", None) else None
+        if config.model_type == "deepseek_v3":
+            of_attention = ["kv_b_proj", "o_proj"]  # which every model has, with q_lora_rank or without
         if config.model_type == "gemma4_text":
             of_attention = ["q_proj", "o_proj"]  # which every layer has; and PEFT would adapt the projection of all layers' embeddings
         targets = of_attention or "all-linear"

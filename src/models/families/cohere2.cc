@@ -18,7 +18,7 @@ void read_cohere2(const ConfigObject& object, ModelConfig& config) {
 }
 
 void write_cohere2(const ModelConfig& c, nlohmann::json& root) {
-  write_windows(c, root);
+  write_windows(c, root, 4096);
   root["logit_scale"] = c.logit_multiplier;
 }
 

@@ -107,8 +107,8 @@ void read_windows(const ConfigObject& object, ModelConfig& config, i64 window, c
   config.windowed = std::move(windowed);
 }
 
-void write_windows(const ModelConfig& c, json& root) {
-  root["sliding_window"] = c.window > 0 ? json(c.window) : json(nullptr);
+void write_windows(const ModelConfig& c, json& root, std::optional<i64> otherwise) {
+  root["sliding_window"] = c.window > 0 ? json(c.window) : otherwise ? json(*otherwise) : json(nullptr);
   for (i64 i = 0; i < c.layers; ++i) root["layer_types"].push_back(c.is_windowed(i) ? "sliding_attention" : "full_attention");
 }
 

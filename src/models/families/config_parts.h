@@ -32,8 +32,8 @@ i64 window_period(const ConfigObject& object, i64 otherwise);
 /// Reads into `config` which layers have a window of `window` positions: those that `layer_types` names or, without that key, those for
 /// which `rule` is true. There are no windows if `window` is 0.
 void read_windows(const ConfigObject& object, ModelConfig& config, i64 window, const std::function<bool(i64 layer)>& rule);
-/// Writes `sliding_window` and `layer_types`.
-void write_windows(const ModelConfig& config, nlohmann::json& root);
+/// Writes `sliding_window` and `layer_types`. If no layer has a window, `otherwise` is written: some classes of transformers want a number.
+void write_windows(const ModelConfig& config, nlohmann::json& root, std::optional<i64> otherwise = {});
 
 /// Reads from `layer_types` into `config` which layers are `other` instead of attention: those with one of the names or, without that key,
 /// those for which `rule` is true.

@@ -36,7 +36,7 @@ json whole_if_it_is(double x) { return x == std::floor(x) ? json(static_cast<i64
 
 void write_gemma(const ModelConfig& c, json& root) {
   const auto cap = [](double x) { return x > 0 ? json(x) : json(nullptr); };
-  write_windows(c, root);
+  write_windows(c, root, 4096);
   root["query_pre_attn_scalar"] = whole_if_it_is(c.query_scalar);
   root["attn_logit_softcapping"] = cap(c.attention_softcap);
   root["final_logit_softcapping"] = cap(c.logit_softcap);
@@ -124,8 +124,7 @@ void read_gemma4(const ConfigObject& object, ModelConfig& config) {
 }
 
 void write_gemma4(const ModelConfig& c, json& root) {
-  write_windows(c, root);
-  if (c.window == 0) root["sliding_window"] = 512;  // transformers wants a number, also where no layer has a window
+  write_windows(c, root, 512);
   const FullAttention& full = c.full_attention.value();
   root["final_logit_softcapping"] = c.logit_softcap > 0 ? json(c.logit_softcap) : json(nullptr);
   root["attention_k_eq_v"] = full.keys_are_values;

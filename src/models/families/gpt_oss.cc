@@ -38,7 +38,7 @@ void read_gpt_oss(const ConfigObject& object, ModelConfig& config) {
 }
 
 void write_gpt_oss(const ModelConfig& c, json& root) {
-  write_windows(c, root);
+  write_windows(c, root, 128);
   write_experts(c, root);
   const kernels::GluClamp& clamp = c.experts.value().clamp.value();
   root["swiglu_alpha"] = clamp.slope;

@@ -14,6 +14,8 @@ void read_olmo3(const ConfigObject& object, ModelConfig& config) {
   read_windows(object, config, window_of(object, 4096), [](i64 layer) { return (layer + 1) % 4 != 0; });
 }
 
+void write_olmo3(const ModelConfig& c, nlohmann::json& root) { write_windows(c, root, 4096); }
+
 constexpr DecoderPreset kOlmo3Presets[] = {
     {"olmo3-7b",
      R"({"num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "intermediate_size": 11008, "vocab_size": 100278,
@@ -43,7 +45,7 @@ constinit const DecoderFamily kOlmo3{
     .style = {.qk_norm = DecoderStyle::QkNorm::whole, .norms = kOlmoNorms},
     .features = {"attention_bias", "sliding_window", "layer_types"},
     .read = read_olmo3,
-    .write = write_windows,
+    .write = write_olmo3,
     .presets = kOlmo3Presets};
 
 }  // namespace spillway::models
