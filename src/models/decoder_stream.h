@@ -1,6 +1,6 @@
-// What travels from block to block of a decoder beside the residual x[B, T, C], joined to it as further channels: the embedding, if blocks
-// project it (layer_input.h), and the keys and values of layers whose keys later layers share. Blocks so remain a list, of which each needs
-// only the output of the one before, wherever it runs. Pure functions. Only decoder.cc uses this header.
+// Holds what travels from block to block of a decoder beside the residual x[B, T, C], joined to it as further channels: the embedding, if
+// blocks project it (layer_input.h), and the keys and values of layers whose keys later layers share. Blocks so remain a list, of which
+// each needs only the output of the one before, wherever it runs. Pure functions. Only decoder.cc uses this header.
 #pragma once
 #include <array>
 

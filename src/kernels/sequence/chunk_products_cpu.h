@@ -1,4 +1,4 @@
-// What the chunked recurrences of selective_scan.h and delta_rule.h share on the CPU: views of heads and products of packed operands.
+// Holds what the chunked recurrences of selective_scan.h and delta_rule.h share on the CPU: views of heads and products of packed operands.
 // Included by their CPU implementations only. T is the type of the arithmetic, S that of the elements.
 #pragma once
 #include <algorithm>

@@ -1,5 +1,5 @@
-// What the chunked recurrences of selective_scan.h and delta_rule.h share on a GPU: views of their tensors, walks over the chunks of a row
-// and sums. Included only by kernels/sequence/*_cuda.{h,cu}.
+// Holds what the chunked recurrences of selective_scan.h and delta_rule.h share on a GPU: views of their tensors, walks over the chunks of
+// a row and sums. Included only by kernels/sequence/*_cuda.{h,cu}.
 #pragma once
 #include "kernels/lanes_cuda.h"
 #include "kernels/sequence/block_product_cuda.h"

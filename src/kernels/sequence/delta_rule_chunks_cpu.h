@@ -41,7 +41,7 @@ struct Gates {
   T total;              // the factor of the state before the chunk at its end
 };
 
-/// What the value heads of a key head share of a chunk: q, times 1 / sqrt(K), and k in the type of the arithmetic, packed forms and
+/// Holds what the value heads of a key head share of a chunk: q, times 1 / sqrt(K), and k in the type of the arithmetic, packed forms and
 /// products.
 template <class T>
 struct Keys {

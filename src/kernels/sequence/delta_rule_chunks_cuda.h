@@ -1,8 +1,8 @@
-// What the gated delta rule and its gradient share on a GPU. A chunk's values u, which are added to the state, are linear in the state S
-// before it: with D = exp(decay[i] - decay[j]), A the part of beta (k k^T) D below the diagonal and X the inverse of I + A, u = X (beta v)
-// - w S with w = X (beta grown k). So X, w and X (beta v) are computed for all chunks at once; then one thread block for each head and
-// kColumns columns of its state goes through the chunks in order and completes u and the states; everything else is computed chunk by chunk
-// in any order. States are numbered as in document_chunks.h; one more is the state after the last position. Included only by
+// Holds what the gated delta rule and its gradient share on a GPU. A chunk's values u, which are added to the state, are linear in the
+// state S before it: with D = exp(decay[i] - decay[j]), A the part of beta (k k^T) D below the diagonal and X the inverse of I + A, u = X
+// (beta v) - w S with w = X (beta grown k). So X, w and X (beta v) are computed for all chunks at once; then one thread block for each head
+// and kColumns columns of its state goes through the chunks in order and completes u and the states; everything else is computed chunk by
+// chunk in any order. States are numbered as in document_chunks.h; one more is the state after the last position. Included only by
 // delta_rule_cuda.cu and delta_rule_gradient_cuda.cu.
 #pragma once
 #include "kernels/dispatch.h"

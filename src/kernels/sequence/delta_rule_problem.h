@@ -1,4 +1,4 @@
-// What the CPU and the GPU share of delta_rule.h: the extents of a delta rule, and its chunks, which are those of a selective scan.
+// Holds what the CPU and the GPU share of delta_rule.h: the extents of a delta rule, and its chunks, which are those of a selective scan.
 #pragma once
 #include "kernels/sequence/delta_rule.h"
 #include "kernels/sequence/selective_scan_problem.h"

@@ -1,6 +1,6 @@
-// What the scan of Mamba 2 and its gradient share on a GPU. The states at the beginnings of chunks are computed first: what each chunk adds
-// to its document's state, for all chunks at once, and then the sums over successive chunks. Everything else is computed chunk by chunk, in
-// any order. States are numbered as in document_chunks.h; one more is the state after the last position. Included only by
+// Holds what the scan of Mamba 2 and its gradient share on a GPU. The states at the beginnings of chunks are computed first: what each
+// chunk adds to its document's state, for all chunks at once, and then the sums over successive chunks. Everything else is computed chunk
+// by chunk, in any order. States are numbered as in document_chunks.h; one more is the state after the last position. Included only by
 // selective_scan_cuda.cu and selective_scan_gradient_cuda.cu.
 #pragma once
 #include "kernels/dispatch.h"
@@ -68,7 +68,7 @@ __device__ void load_steps(const Problem<S>& p, i64 b, i64 h, const ScanChunk& c
   __syncthreads();
 }
 
-// What of the states before a state, or after one, goes into it.
+// Holds what of the states before a state, or after one, goes into it.
 enum class Kind : int { none, first, next };
 
 // Sets kinds[B, states] for the sums over chunks: `next` says that the state of the previous slot goes into this one. If `back` is true the

@@ -1,4 +1,4 @@
-// What the CPU and the GPU share of selective_scan.h: the extents of a scan and the arithmetic of a time step.
+// Holds what the CPU and the GPU share of selective_scan.h: the extents of a scan and the arithmetic of a time step.
 #pragma once
 #include <algorithm>
 #include <cmath>

@@ -22,7 +22,7 @@ namespace spillway::kernels {
 // A task computes kConvTile channels, a whole number of vectors. Sums over positions are computed in parts of kConvPart positions.
 constexpr i64 kConvTile = 64, kConvPart = 64;
 
-// What a task of the gradient writes. Each may be null.
+// Holds what a task of the gradient writes. Each may be null.
 template <class S>
 struct ConvGradients {
   const S* dy;

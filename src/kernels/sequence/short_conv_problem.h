@@ -1,4 +1,4 @@
-// What the CPU and the GPU share of short_conv.h: the addresses of a convolution and which taps reach into an element's document.
+// Holds what the CPU and the GPU share of short_conv.h: the addresses of a convolution and which taps reach into an element's document.
 #pragma once
 #include "kernels/sequence/short_conv.h"
 

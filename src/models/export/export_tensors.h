@@ -8,7 +8,8 @@
 
 namespace spillway::models {
 
-/// Where an exported folder has a parameter: in the tensor `tensor` of type `dtype`, either as a part of it or, if `part` is null, alone.
+/// Says where an exported folder has a parameter: in the tensor `tensor` of type `dtype`, either as a part of it or, if `part` is null,
+/// alone.
 struct ExportPlace {
   std::string tensor;
   const nn::StoredPart* part = nullptr;

@@ -52,13 +52,13 @@ void read_rope(const DecoderFamily& family, const ConfigObject& object, ModelCon
 /// `rope_theta` and `rope_scaling`.
 void write_rope(const DecoderFamily& family, const ModelConfig& config, nlohmann::json& root);
 
-/// What transformers assumes for a mixture of experts' missing keys.
+/// Holds what transformers assumes for a mixture of experts' missing keys.
 struct ExpertDefaults {
   i64 count = 8, chosen = 2;
   i64 width = 0;  // `moe_intermediate_size`; 0 if the family lacks this key and the keys that write_sparse_layers() writes
 };
 ExpertsConfig read_experts(const ConfigObject& object, const ModelConfig& config, const ExpertDefaults& defaults);
-/// What transformers assumes for the missing keys of a mixture of routed and shared experts (DeepSeek-V3, arXiv:2412.19437).
+/// Holds what transformers assumes for the missing keys of a mixture of routed and shared experts (DeepSeek-V3, arXiv:2412.19437).
 struct RoutedExpertDefaults {
   i64 count = 256, chosen = 8, width = 2048;
   i64 shared = 1, dense = 3;  // `n_shared_experts` and `first_k_dense_replace`

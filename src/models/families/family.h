@@ -13,7 +13,7 @@
 
 namespace spillway::models {
 
-/// What transformers' configuration class of a family assumes for keys that config.json lacks.
+/// Holds what transformers' configuration class of a family assumes for keys that config.json lacks.
 struct DecoderDefaults {
   // if they are not set, config.json must have heads, positions and vocabulary, kv_heads = heads, and head_dim = width / heads
   std::optional<i64> heads, kv_heads, head_dim, positions, vocabulary;

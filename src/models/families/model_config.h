@@ -129,7 +129,7 @@ struct FullAttention {
   bool operator==(const FullAttention&) const = default;
 };
 
-/// What mixes the positions in a layer of a decoder.
+/// Holds what mixes the positions in a layer of a decoder.
 enum class Mixer : u8 { attention, mamba2, short_conv, delta_net };
 
 /// The state-space layers of Mamba 2: `heads` heads of head_dim elements, which share the projections of the inputs to and from the states
