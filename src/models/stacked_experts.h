@@ -1,4 +1,4 @@
-// Where a folder stores the weights of one expert if it stacks those of all experts of a layer, as transformers 5 does: the tensors
+// Says where a folder stores the weights of one expert if it stacks those of all experts of a layer, as transformers 5 does: the tensors
 // NAME.gate_up_proj [E, 2 F, C], of each expert the gate and then up, and NAME.down_proj [E, C, F]. Shape letters: E = experts, F = width
 // of an expert, C = width.
 #pragma once
@@ -20,8 +20,8 @@ struct StackedExpert {
   i64 elems() const { return width_F * width_C; }
 };
 
-/// Where a folder of gpt-oss stores an expert: NAME.gate_up_proj [E, C, 2 F] and gate_up_proj_bias [E, 2 F] with gate and up in turn along
-/// the last axis, NAME.down_proj [E, F, C] and down_proj_bias [E, C].
+/// Says where a folder of gpt-oss stores an expert: NAME.gate_up_proj [E, C, 2 F] and gate_up_proj_bias [E, 2 F] with gate and up in turn
+/// along the last axis, NAME.down_proj [E, F, C] and down_proj_bias [E, C].
 struct InterleavedExpert {
   std::string name;
   i64 experts, width_F, width_C, expert;

@@ -124,7 +124,7 @@ TEST_F(ExpertTwins, RouterOfTiesAndOfWhatIsNoNumber) {
   };
   compared({.normalised = true}, 12);
   compared({.groups = 3, .chosen_groups = 1, .best_of_group = 2, .normalised = true}, 12);
-  // Of an infinite logit the sigmoid is a number.
+  // The sigmoid of an infinite logit is a finite number.
   compared({.scores = kernels::RouterOptions::Scores::sigmoid, .groups = 3, .chosen_groups = 2, .best_of_group = 2, .normalised = true}, 3);
 }
 
