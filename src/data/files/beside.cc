@@ -91,7 +91,11 @@ Beside::Beside(const fs::path& final_path, Kind kind, Existing existing)
     : final_(without_trailing_slash(final_path)), kind_(kind), existing_(existing) {
   require(kind == Kind::file || existing != Existing::overwrite, "[file] expected a file to overwrite, got a folder");
   if (kind == Kind::folder) make_durable_folders(parent_of(final_));
-  before_ = identity_of(final_);
+  // The number of an open inode is not given to another file. So what another program creates at the path has another number.
+  old_ = Descriptor(::open(final_.c_str(), O_PATH | O_CLOEXEC | O_NOFOLLOW));
+  if (!old_ && errno != ENOENT) throw_io("open", final_, errno);
+  struct stat status {};
+  if (old_ && ::fstat(old_.get(), &status) == 0) before_ = Identity{status.st_dev, status.st_ino};
   if (before_ && existing == Existing::refuse) {
     throw Error(ErrorCode::usage,
                 fmt::format("[--out] expected a new {}, got {}, which exists: give another name, because nothing is overwritten",

@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "data/files/file.h"
 
 namespace spillway::data {
@@ -64,6 +65,7 @@ class Beside {
   const std::filesystem::path final_;
   const Kind kind_;
   const Existing existing_;
+  Descriptor old_;  // what existed at the final path at the start, opened with O_PATH; empty if nothing did
   std::optional<Identity> before_;
   std::filesystem::path beside_;
   int lock_ = -1;  // file descriptor whose flock (file lock) this object holds
