@@ -9,6 +9,7 @@
 #include "eager/optimizer.h"
 #include "models/model.h"
 #include "models/presets.h"
+#include "models/export/save.h"
 #include "models/weights.h"
 #include "nn/measure.h"
 #include "ops/elementwise/operators.h"

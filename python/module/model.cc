@@ -12,6 +12,7 @@
 #include "device/memory_pool.h"
 #include "device/transfer.h"
 #include "models/model.h"
+#include "models/export/save.h"
 #include "models/weights.h"
 #include "nn/key_value_cache.h"
 #include "python/module/arrays.h"

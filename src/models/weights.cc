@@ -340,25 +340,4 @@ void fill(const nn::Sequential& model, const WeightSource& source) {
   }
 }
 
-void save(const nn::Sequential& model, const std::filesystem::path& folder) {
-  std::vector<data::TensorInfo> tensors;
-  for (const auto& parameter : model.parameters) {
-    if (!parameter->is_plain())
-      throw Error(ErrorCode::usage, "[save] expected unquantized weights, got quantized weights of " + parameter->name);
-    tensors.push_back({.name = parameter->name, .dtype = parameter->dtype, .shape = parameter->shape});
-  }
-  std::error_code failed;
-  std::filesystem::create_directories(folder, failed);
-  if (failed) throw Error(ErrorCode::io, fmt::format("[save] the folder {} could not be created: {}", folder.string(), failed.message()));
-  data::Beside beside(folder / "model.safetensors", data::Beside::Kind::file, data::Existing::overwrite);
-  data::SafetensorsWriter writer(beside.path(), std::move(tensors));
-  for (size_t i = 0; i < model.parameters.size(); ++i) {
-    Tensor value = model.parameters[i]->value();
-    if (value.device().is_cuda()) value = to_host(value);
-    writer.write(writer.tensors()[i], 0, {value.raw(), static_cast<size_t>(value.bytes())});
-  }
-  writer.finish();
-  beside.put_in_place();
-}
-
 }  // namespace spillway::models

@@ -113,11 +113,7 @@ class AveragedWeights final : public WeightSource {
 };
 
 /// Writes the source's values into every parameter of the model, rounded to its type as read_as() does. All parameters must
-/// be resident (nn::EagerParameters). For parameters on a GPU the current stream must belong to that GPU, as in save().
+/// be resident (nn::EagerParameters). For parameters on a GPU the current stream must belong to that GPU.
 void fill(const nn::Sequential& model, const WeightSource& source);
-
-/// Writes every parameter unchanged and under its own name into `folder`/model.safetensors, completely or not at all.
-/// FolderWeights can read that file. All parameters must be resident. Throws Error(io), and Error(usage) on quantized parameters.
-void save(const nn::Sequential& model, const std::filesystem::path& folder);
 
 }  // namespace spillway::models

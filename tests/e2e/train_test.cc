@@ -57,6 +57,39 @@ struct Training : testing::Test {
   Training() { at.write_text("text.txt", 60000); }
 };
 
+// Folders of gpt-oss stack the weights of experts, and checkpoints do not. So that Hugging Face tools do not read a checkpoint with
+// random weights for the names that they miss, it has no model.safetensors; this program goes on from it and exports it.
+TEST_F(Training, CheckpointsOfStackedExpertsAreNotTakenForFolders) {
+  std::string tokens;
+  for (int i = 0; i < 4000; ++i) tokens += static_cast<char>(i * i % 31), tokens += '\0';
+  at.write("tokens.bin", tokens);
+  const auto run = [&](const std::string& out, int steps) {
+    return Args{"train",
+                "--model",
+                (data("families/gpt-oss")).string(),
+                "--data",
+                "tokens.bin",
+                "--sequence-length",
+                "16",
+                "--steps",
+                std::to_string(steps),
+                "--schedule-steps",
+                "4",
+                "--out",
+                out};
+  };
+  for (const auto& [out, steps] : {std::pair("whole", 4), {"halves", 2}, {"halves", 4}}) {
+    const Finished f = at.spillway(run(out, steps));
+    ASSERT_EQ(f.status, 0) << f.err;
+  }
+  EXPECT_EQ(numbers_of(at.metrics("whole")), numbers_of(at.metrics("halves")));
+  EXPECT_TRUE(fs::exists(at / "halves/checkpoints/step-00000004/weights.safetensors"));
+  EXPECT_FALSE(fs::exists(at / "halves/checkpoints/step-00000004/model.safetensors"));
+  const Finished exported = at.spillway({"export", "halves", "--out", "folder"});
+  ASSERT_EQ(exported.status, 0) << exported.err;
+  EXPECT_TRUE(mentions(at.read("folder/model.safetensors"), "model.layers.0.mlp.experts.gate_up_proj"));
+}
+
 TEST_F(Training, LearnsAndLeavesACompleteRunFolder) {
   const Finished f = at.spillway(with(spilled("run", 30), {"--validation-fraction", "0.1"}));
   ASSERT_EQ(f.status, 0) << f.err;

@@ -3,6 +3,7 @@
 
 #include <fstream>
 
+#include "models/export/save.h"
 #include "models/lora.h"
 #include "models/model.h"
 #include "models/presets.h"

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "models/export/save.h"
 #include "models/model.h"
 #include "models/presets.h"
 #include "nn/eager.h"
@@ -180,6 +181,34 @@ TEST(SavedWeights, ComeBackToTheBit) {
       EXPECT_TRUE(test::same_bits(again.parameters[i]->value(), model.parameters[i]->value())) << model.parameters[i]->name;
   }
   EXPECT_FALSE(std::filesystem::exists(folder / "saved" / "model.safetensors.part"));
+}
+
+// The folder that save() writes has the tensors of the folder that transformers wrote, and reads back to the same bits.
+TEST(SavedWeights, HaveTheLayoutOfTheFamilysFolders) {
+  int joined = 0;
+  for (const std::string& name : test::family_folders()) {
+    const ModelConfig config = read_config(test::data(name));
+    const nn::Sequential model = build(config, DType::f64), again = build(config, DType::f64);
+    const nn::EagerParameters memory(model), other(again);
+    const FolderWeights weights(model, test::data(name));
+    if (!weights.others().empty() || name.ends_with("mxfp4") || name.starts_with("families/whole")) continue;
+    fill(model, weights);
+    const test::TemporaryFolder folder;
+    save(model, folder / "saved");
+    fill(again, FolderWeights(again, folder / "saved"));
+    for (size_t i = 0; i < model.parameters.size(); ++i)
+      EXPECT_TRUE(test::same_bits(again.parameters[i]->value(), model.parameters[i]->value())) << name << model.parameters[i]->name;
+    if (std::ranges::none_of(model.parameters, [](const auto& p) { return !p->stored.empty(); })) continue;
+    ++joined;
+    const auto tensors = [](const std::filesystem::path& path) {
+      std::map<std::string, std::string> all;
+      const data::SafetensorsReader reader(path / "model.safetensors");
+      for (const TensorInfo& info : reader.tensors()) all[info.name] = to_string(info.shape);
+      return all;
+    };
+    EXPECT_EQ(tensors(folder / "saved"), tensors(test::data(name))) << name;
+  }
+  EXPECT_GE(joined, 3);  // gpt-oss, Gemma 4 with experts, and with embeddings of each layer
 }
 
 }  // namespace

@@ -145,8 +145,9 @@ CellResult train(const SelftestCell& cell, const std::string& device, const fs::
     trained.loss = row.at("loss").dump(), trained.norm = row.at("grad_norm").dump();
     trained.steps += trained.loss + " " + trained.norm + "\n";
   }
-  const fs::path whole = checkpoint_path(out, kSteps) / "model.safetensors";
-  trained.weights = checksum(fs::exists(whole) ? whole : checkpoint_path(out, kSteps) / models::kAdapterName);
+  for (const char* name : {kWeightsName, data::kOwnWeights, models::kAdapterName}) {
+    if (const fs::path file = checkpoint_path(out, kSteps) / name; fs::exists(file)) trained.weights = checksum(file);
+  }
   trained.moments = checksum(checkpoint_path(out, kSteps) / "optimizer.safetensors");
   return trained;
 }

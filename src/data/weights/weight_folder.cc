@@ -73,7 +73,7 @@ std::string bare_name(std::string_view name) {
 }
 
 bool has_weights(const std::filesystem::path& folder) {
-  for (const std::string whole : {kSafetensors, kTorch}) {
+  for (const std::string whole : {kSafetensors, kOwnWeights, kTorch}) {
     if (std::filesystem::exists(folder / whole) || std::filesystem::exists(folder / (whole + kIndexEnd))) return true;
   }
   return is_zero_checkpoint(folder) || !distributed_checkpoint_in(folder).empty();
@@ -87,7 +87,7 @@ WeightFolder::WeightFolder(const std::filesystem::path& folder)
 
 void WeightFolder::open_files() {
   if (std::filesystem::is_regular_file(path_)) return open(path_);
-  for (const std::string whole : {kSafetensors, kTorch}) {
+  for (const std::string whole : {kSafetensors, kOwnWeights, kTorch}) {
     if (std::filesystem::exists(path_ / whole)) return open(path_ / whole);
     if (const auto index = path_ / (whole + kIndexEnd); std::filesystem::exists(index)) return open_shards(index);
   }

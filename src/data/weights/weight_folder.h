@@ -1,6 +1,6 @@
 // WeightFolder reads the weights of a model folder or of a single file. In a folder it looks for model.safetensors,
-// or for the shards that model.safetensors.index.json names. If the folder has neither, WeightFolder looks for
-// pytorch_model.bin or the shards that its index names, and then for a training checkpoint of DeepSpeed or FSDP.
+// or for the shards that model.safetensors.index.json names. If the folder has neither, WeightFolder looks for weights.safetensors
+// (kOwnWeights), for pytorch_model.bin or the shards that its index names, and then for a training checkpoint of DeepSpeed or FSDP.
 // The parts that PyTorch wrappers insert into tensor names are removed (bare_name). Thread-safe after construction.
 #pragma once
 #include <memory>
@@ -56,6 +56,10 @@ class WeightFolder {
   std::vector<std::unique_ptr<TensorReader>> files_;
   std::map<std::string, Place> places_;  // by tensor name, without the parts that wrappers insert
 };
+
+/// The file of a checkpoint's weights if their names are not those that Hugging Face tools look for. Such tools would draw random weights for
+/// the names that they miss in a model.safetensors; they refuse a folder without that file.
+constexpr const char* kOwnWeights = "weights.safetensors";
 
 /// Returns true if the folder contains weights in a format that WeightFolder reads.
 bool has_weights(const std::filesystem::path& folder);

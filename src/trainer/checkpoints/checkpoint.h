@@ -1,6 +1,7 @@
 // Writes, finds and loads the checkpoints of a run. A checkpoint is a folder such as <run>/checkpoints/step-00000100/ with these files:
-// - config.json and model.safetensors, which any Hugging Face tool loads. A run with adapters has adapter_config.json and
-//   adapter_model.safetensors instead, which PEFT loads, and the base model's fingerprint in the manifest.
+// - config.json and model.safetensors, which any Hugging Face tool loads. Models whose folders store several parameters in one tensor, such
+//   as gpt-oss, have weights.safetensors instead, which only this program reads: `export` joins the parameters. A run with adapters has
+//   adapter_config.json and adapter_model.safetensors instead, which PEFT loads, and the base model's fingerprint in the manifest.
 // - optimizer.safetensors, keyed by parameter name: "<name>.exp_avg", "<name>.exp_avg_sq", or the names that torch.optim gives the
 //   arrays of another rule, and "<name>.master" for bf16 and f16 weights.
 // - manifest.json, which holds the progress and checksums of all files (data/safetensors/folder_checksums.h).

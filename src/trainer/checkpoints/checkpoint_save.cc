@@ -99,7 +99,7 @@ class Writer {
       : layout_(plan.layout),
         scheduling_(plan.scheduling),
         format_(plan.scheduling.format),
-        weights_name_(models::has_adapters(model) ? models::kAdapterName : kWeightsName),
+        weights_name_(weights_name(model)),
         weights_(folder / weights_name_, weight_tensors(model), {{"format", "pt"}}, mode),
         state_(folder / kStateName, moment_tensors(model), {}, mode) {}
 

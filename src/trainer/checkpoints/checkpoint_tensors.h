@@ -1,9 +1,11 @@
 // Lists the tensors that a checkpoint's optimizer.safetensors holds for each parameter, including a master copy
 // of bf16 and f16 weights. Both the code that writes checkpoints and the code that reads them use this list.
 #pragma once
+#include <algorithm>
 #include <string>
 #include <vector>
 
+#include "models/lora.h"
 #include "models/weights.h"
 #include "optim/factors.h"
 #include "optim/tile_values.h"
@@ -43,6 +45,13 @@ inline std::vector<StateTensor> state_tensors(const nn::Parameter& parameter, op
   }
   if (format.average) all.push_back({models::kAverageSuffix, optim::StatePart::average, shape});
   return all;
+}
+
+/// Returns the name of the file with the weights of a checkpoint of this model. It is not model.safetensors if Hugging Face folders store
+/// parameters as parts of larger tensors (nn::Parameter::stored), because a checkpoint has each under its own name.
+inline const char* weights_name(const nn::Sequential& model) {
+  if (models::has_adapters(model)) return models::kAdapterName;
+  return std::ranges::any_of(model.parameters, [](const auto& p) { return !p->stored.empty(); }) ? data::kOwnWeights : kWeightsName;
 }
 
 inline DType state_dtype(const optim::StateFormat& format) { return format.weight == DType::f64 ? DType::f64 : DType::f32; }

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "models/model.h"
+#include "models/export/save.h"
 #include "models/weights.h"
 #include "nn/eager.h"
 #include "tests/app/program/support_ranks.h"
