@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Training steps beside PyTorch eager on the CPU, in turn, same shapes, same threads, random weights: GPT-2 124M (transformers' model, fused
-AdamW), PyTorch's CIFAR tutorial network and ResNet-18 (torchvision's, channels_last at 224; SGD with momentum). Ours is `spillway train`,
-metrics and all. Prints the runs and the medians.
+"""Training steps beside PyTorch eager on the CPU, in turn, same shapes, same threads, random weights: GPT-2 124M, a model of Qwen3.5's shape
+and one of gpt-oss's (transformers' models, fused AdamW), PyTorch's CIFAR tutorial network and ResNet-18 (torchvision's, channels_last at
+224; SGD with momentum). Ours is `spillway train`, metrics and all. Prints the runs and the medians. Rows of the second and third model are
+packed of documents of some hundred tokens on our side; PyTorch's are one document each, because transformers keeps documents apart in
+linear attention only with packages for GPUs.
 
   bench/torch_peers.py --program build/release/spillway --folder /scratch [--rounds 5] [--threads 2] [--isa avx2] [--only TEXT]
 
@@ -18,7 +20,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-STEPS = {"gpt2": 8, "cifar-net": 60, "resnet18": 8}
+STEPS = {"gpt2": 8, "cifar-net": 60, "resnet18": 8, "qwen3.5": 6, "gpt-oss": 6}
+# Qwen3.5: 0.5 billion parameters; gpt-oss: 0.3 billion, of which a token uses a third.
+DECODERS = {
+    "qwen3.5": dict(model_type="qwen3_5_text", hidden_size=1024, intermediate_size=3584, num_hidden_layers=20, num_attention_heads=8,
+                    num_key_value_heads=2, head_dim=256, linear_num_key_heads=16, linear_num_value_heads=16, linear_key_head_dim=128,
+                    linear_value_head_dim=128, linear_conv_kernel_dim=4, vocab_size=32768, max_position_embeddings=4096,
+                    tie_word_embeddings=True, rms_norm_eps=1e-6),
+    "gpt-oss": dict(model_type="gpt_oss", hidden_size=1024, intermediate_size=1024, num_hidden_layers=6, num_attention_heads=16,
+                    num_key_value_heads=4, head_dim=64, num_local_experts=16, num_experts_per_tok=4, sliding_window=128, vocab_size=32768,
+                    max_position_embeddings=4096, tie_word_embeddings=False)}
 AVX2 = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"}
 
 # In a process of its own; the last line of its output is the result.
@@ -36,6 +47,13 @@ if name == "gpt2":
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
     x, y = torch.randint(0, 50257, (2, rows, length))
     logits = lambda: model(input_ids=x).logits.view(-1, 50257)
+elif len(sys.argv) > 7:
+    from transformers import AutoConfig, AutoModelForCausalLM
+    known = json.loads(sys.argv[7])
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(known.pop("model_type"), **known)).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
+    x, y = torch.randint(0, 256, (2, rows, length))
+    logits = lambda: model(input_ids=x, use_cache=False).logits.flatten(0, 1)
 else:
     layout = torch.channels_last if length == 224 else torch.contiguous_format
     if name == "resnet18":
@@ -62,8 +80,9 @@ print(json.dumps([1e3 * statistics.median(seconds[3:]), resource.getrusage(resou
 
 
 def theirs(given, name, rows, length, precision):
-    done = subprocess.run([sys.executable, "-c", PEER, name, *map(str, (rows, length)), precision, str(STEPS[name]), str(given.threads)],
-                          capture_output=True, text=True, env={**os.environ, **(AVX2 if given.isa == "avx2" else {})})
+    decoder = [json.dumps(DECODERS[name])] if name in DECODERS else []
+    done = subprocess.run([sys.executable, "-c", PEER, name, *map(str, (rows, length)), precision, str(STEPS[name]), str(given.threads),
+                           *decoder], capture_output=True, text=True, env={**os.environ, **(AVX2 if given.isa == "avx2" else {})})
     if done.returncode:
         raise SystemExit(done.stderr.strip().splitlines()[-1])
     return json.loads(done.stdout.splitlines()[-1])
@@ -76,6 +95,11 @@ def ours(given, name, rows, length, precision):
                "--out", out, "--no-final-checkpoint", "--quiet"]
     if name == "gpt2":
         command += ["--model", "gpt2-124m", "--data", given.folder / "text.txt", "--sequence-length", length, "--learning-rate", "3e-4"]
+    elif name in DECODERS:
+        (given.folder / name).mkdir(exist_ok=True)
+        (given.folder / name / "config.json").write_text(json.dumps(DECODERS[name]))
+        command += ["--model", given.folder / name, "--from-scratch", "--data", given.folder / "documents.jsonl", "--sequence-length", length,
+                    "--learning-rate", "3e-4"]
     else:
         command += ["--model", name, "--data", images(given, length), "--optimizer", "sgd", "--momentum", "0.9", "--learning-rate", "1e-3"]
     if given.isa:
@@ -119,7 +143,11 @@ def main():
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     (given.folder / "text.txt").write_text("The quick brown fox jumps over the lazy dog. " * 20000)
+    draw = random.Random(0)
+    documents = ["x" * draw.randint(100, 500) for _ in range(2000)]
+    (given.folder / "documents.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in documents))
     rows = [("gpt2", b, t, p) for p in ("fp32", "bf16") for b, t in ((4, 64), (4, 256), (2, 1024))]
+    rows += [(name, 1, t, p) for name in DECODERS for p in ("fp32", "bf16") for t in (512, 2048)]
     rows += [("cifar-net", b, 32, "fp32") for b in (4, 32, 512)] + [("resnet18", 32, side, "fp32") for side in (32, 224)]
     for name, batch, length, precision in rows:
         title = f"{name} ({batch}, {length}) {precision}"
