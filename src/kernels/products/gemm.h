@@ -71,6 +71,9 @@ struct Output {
   const Wide<P>* added = nullptr;  // the sums of earlier chunks, or the old values of C, to which the product is added; may be `data`
   i64 added_stride = 0;
   const P* bias = nullptr;  // the bias, which is added last; one element for each of the n columns
+  // Whether stores may go past the caches. That is faster for a result that is larger than the second-level cache, because its old values
+  // are not read into the caches first. It has an effect on f32 sums of the tile unit without `added` and `bias`.
+  bool past_caches = false;
 };
 
 /// A packed operand of which a product uses a part. It was packed with `depth` inner indices; the product begins at k = `first`, a multiple

@@ -5,6 +5,7 @@
 #define HWY_TARGET_INCLUDE "kernels/products/gemm_cpu.cc"
 #include <hwy/foreach_target.h>
 // hwy/highway.h must follow hwy/foreach_target.h, which compiles this file once for each instruction set.
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -194,7 +195,7 @@ HWY_ATTR SPILLWAY_CHECKED_BEFORE void micro(i64 k, const P* HWY_RESTRICT a, cons
 template <class P, class Out>
 HWY_INLINE Output<P, Out> part(const Output<P, Out>& c, i64 i, i64 j) {
   return {c.data + i * c.row_stride + j, c.row_stride, c.added ? c.added + i * c.added_stride + j : nullptr, c.added_stride,
-          c.bias ? c.bias + j : nullptr};
+          c.bias ? c.bias + j : nullptr, c.past_caches};
 }
 
 // Multiplies panel by panel. The panels of A stay in the first- or second-level cache.
@@ -230,6 +231,23 @@ HWY_ATTR void multiply_panels(i64 m, i64 n, i64 k, Packed<P> a, Packed<P> b, Out
 
 HWY_INLINE Pairs pairs_here() { return HWY_TARGET == HWY_AVX3 ? pairs_by() : Pairs::widened; }
 
+// Returns whether store_past_caches() can write whole tiles of C: each begins at a multiple of a cache line.
+template <class Out>
+bool goes_past_caches(const Output<BFloat16, Out>& c) {
+  constexpr i64 kLine = 64;
+  return std::is_same_v<Out, float> && c.past_caches && !c.added && !c.bias && reinterpret_cast<uintptr_t>(c.data) % kLine == 0 &&
+         c.row_stride * static_cast<i64>(sizeof(Out)) % kLine == 0;
+}
+
+HWY_ATTR void store_past_caches(const float* sums, i64 rows, const Output<BFloat16, float>& c) {
+  const hn::ScalableTag<float> d;
+  const i64 lanes = static_cast<i64>(hn::Lanes(d));
+  for (i64 r = 0; r < rows; ++r) {
+    for (i64 j = 0; j < tiles::kColumns; j += lanes)
+      hn::Stream(hn::Load(d, sums + r * tiles::kColumns + j), d, c.data + r * c.row_stride + j);
+  }
+}
+
 // Writes `rows` x `columns` elements of C. The rows of `sums` have tiles::kColumns elements.
 template <class Out>
 HWY_ATTR void store_tiles(const float* sums, i64 rows, i64 columns, const Output<BFloat16, Out>& c) {
@@ -251,6 +269,7 @@ HWY_ATTR void multiply_tiles(i64 m, i64 n, i64 k, Packed<BFloat16> a, Packed<BFl
   alignas(64) float sums[2 * tiles::kRows * tiles::kColumns];
   Lines lines(next, ceil_div(n, tiles::kColumns) * ceil_div(m, 2 * tiles::kRows) * ceil_div(k, tiles::kStep));
   const i64 depth_a = packed_depth<BFloat16>(a.depth), depth_b = packed_depth<BFloat16>(b.depth);
+  const bool past_caches = goes_past_caches(c);
   const tiles::Scope scope;
   for (i64 j = 0; j < n; j += tiles::kColumns) {
     const BFloat16* columns_b = b.data + j * depth_b + b.first * tiles::kColumns;
@@ -258,11 +277,19 @@ HWY_ATTR void multiply_tiles(i64 m, i64 n, i64 k, Packed<BFloat16> a, Packed<BFl
       const i64 rows = std::min(2 * tiles::kRows, m - i), columns = std::min(tiles::kColumns, n - j);
       const Output<BFloat16, Out> out = part(c, i, j);
       const BFloat16* rows_a = a.data + i * depth_a + a.first * tiles::kRows;
-      lines.write_to(out, rows, columns, ceil_div(k, tiles::kStep));
+      const bool streams = past_caches && columns == tiles::kColumns;
+      if (!streams) lines.write_to(out, rows, columns, ceil_div(k, tiles::kStep));
       tiles::sums(rows > tiles::kRows ? 2 : 1, k, rows_a, tiles::kRows * depth_a, columns_b, sums, lines);
+      if constexpr (std::is_same_v<Out, float>) {
+        if (streams) {
+          store_past_caches(sums, rows, out);
+          continue;
+        }
+      }
       store_tiles(sums, rows, columns, out);
     }
   }
+  if (past_caches) hwy::FlushStream();  // orders these stores before those by which other threads learn that C is complete
 }
 
 template <class Out>

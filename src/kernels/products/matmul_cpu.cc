@@ -27,6 +27,10 @@ using gemm::Side;
 // again, 8 bytes per element of C. A packed operand that leaves the cache would cost more: 4 bytes per row for each k.
 constexpr i64 kPackedBytes = kMiB / 2;
 
+// Results of at least so many bytes are written past the caches where that is possible. The second-level caches of processors with a tile
+// unit have 2 MiB.
+constexpr i64 kLargeBytes = 2 * kMiB;
+
 // The number of k that are added in one chain. It is the depth of the panels, except
 // that bf16 always uses the depth of bf16 panels, also if it is widened to float panels.
 template <class T, class P>
@@ -125,7 +129,7 @@ struct Product {
       if (first_k + chunk == k) {
         const P* bias = c.bias ? c.bias + (resident_is_a() ? begin : 0) : nullptr;
         multiply_chunk<Out>(begin, outer, slab, chunk, depth, at, streamed,
-                            {c.data + place(c.row_stride), c.row_stride, added, stride, bias});
+                            {c.data + place(c.row_stride), c.row_stride, added, stride, bias, c.past_caches});
       } else {
         multiply_chunk<Wide<T>>(begin, outer, slab, chunk, depth, at, streamed, {before, stride, added, stride});
       }
@@ -193,6 +197,7 @@ void run(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out
   const i64 m = out.size(0), n = out.size(1), k = a.size(1), stride = out.stride(0);
   const Workspace<T, P, Out> parts(m, n, k);
   Output<P, Out> c{out.data<Out>(), stride, nullptr, stride, nullptr};
+  c.past_caches = k <= kChunk<T, P> && m * n * static_cast<i64>(sizeof(Out)) >= kLargeBytes;
   if constexpr (std::is_same_v<T, P>) {
     c.bias = data_or_null<T>(bias);
   } else if (bias.defined()) {

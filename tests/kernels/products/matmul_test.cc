@@ -1,5 +1,7 @@
 #include <hwy/targets.h>
 
+#include <cstring>
+
 #include "base/error.h"
 #include "device/device_query.h"
 #include "kernels/products/gemm.h"
@@ -108,6 +110,28 @@ TEST(Matmul, AnElementDependsOnItsRowAndColumnAlone) {
         for (i64 j = 0; j < columns; ++j) ASSERT_EQ(element(part, i, j), element(whole, row + i, column + j));
       }
     }
+  }
+}
+
+// Results of 2 MiB and more are written past the caches where whole tiles lie on cache lines: 784 columns are 16 tiles of 48 and one of 16,
+// 770 columns do not lie on lines, and a view of 784 of 785 columns does not either.
+TEST(Matmul, LargeResultsHaveTheBitsOfTheirParts) {
+  constexpr i64 kRows = 701;
+  for (const auto& [columns, stride] : {std::pair<i64, i64>{784, 784}, {784, 800}, {770, 770}, {784, 785}}) {
+    const Tensor a = test::random({kRows, 70}, DType::bf16, 1), b = test::random({70, columns}, DType::bf16, 2);
+    const Tensor memory = test::random({kRows, stride}, DType::f32, 3), out = memory.slice(1, 0, columns);
+    const Tensor beside = test::random({kRows, stride}, DType::f32, 3).slice(1, columns, stride);
+    test::with_threads(2, [&] { multiply(a, b, {}, out); });
+    for (i64 row = 0; row < kRows; row += 100) {
+      const i64 end = std::min(kRows, row + 100);
+      const Tensor part = empty({end - row, columns}, DType::f32);
+      multiply(a.slice(0, row, end), b, {}, part);
+      for (i64 i = row; i < end; ++i)
+        ASSERT_EQ(std::memcmp(out.data<float>() + i * stride, part.data<float>() + (i - row) * columns, 4 * static_cast<size_t>(columns)),
+                  0);
+    }
+    for (i64 i = 0; i < kRows && stride > columns; ++i)
+      ASSERT_EQ(element(memory.slice(1, columns, stride), i, 0), element(beside, i, 0)) << "elements beside the result stay";
   }
 }
 
