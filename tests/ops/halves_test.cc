@@ -6,9 +6,11 @@
 #include "ops/elementwise/dropout.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/elementwise/glu.h"
+#include "ops/experts/experts.h"
 #include "ops/images/batch_norm.h"
 #include "ops/images/conv.h"
 #include "ops/images/pool.h"
+#include "ops/layout/index.h"
 #include "ops/layout/shape.h"
 #include "ops/losses/loss.h"
 #include "ops/products/linear.h"
@@ -98,6 +100,30 @@ TEST(Halves, ElementwiseAndShapes) {
   check({{{5, 37}}, {}}, [](const auto& in) { return ops::dropout(in[0], 0.3, RandomKey{1}, 5); });
   check({{{5, 37}}, {}}, [](const auto& in) { return ops::sum(in[0], 0, false); });
   check({{{5, 37}}, {}}, [](const auto& in) { return ops::slice(ops::permute(in[0], {1, 0}), 0, 3, 20); });
+}
+
+// The gradient of a parameter is f32, so an op that copies parts of its own gradient widens them.
+TEST(Halves, ParametersOfOpsThatCopy) {
+  check({{}, {{5, 37}}}, [](const auto& in) { return ops::permute(in[0], {1, 0}); });
+  check({{}, {{5, 37}}}, [](const auto& in) { return ops::slice(in[0], 1, 3, 20); });
+  check({{}, {{5, 37}}}, [](const auto& in) { return ops::slice(in[0], 0, 1, 5, 2); });
+  check({{}, {{5, 37}}}, [](const auto& in) { return ops::reshape(in[0], {37, 5}); });
+  check({{}, {{5, 37}}}, [](const auto& in) { return ops::pad(in[0], {{1, 2}}, 0); });
+  check({{}, {{5, 37}}}, [](const auto& in) { return ops::tril(in[0], 0); });
+  check({{}, {{5, 37}}}, [](const auto& in) { return ops::index_select(in[0], 0, test::ints({4, 0, 2}, {3})); });
+  check({{}, {{5, 37}, {5, 2}}}, [](const auto& in) { return ops::concat({in[0], in[1]}, 1); });
+  check({{}, {{5, 37}}}, [](const auto& in) { return ops::split(in[0], {30, 7}, 1)[1]; });
+  check({{}, {{5, 37}, {5, 37}}}, [](const auto& in) { return ops::stack({in[0], in[1]}, 1); });
+}
+
+TEST(Halves, BiasesOfExperts) {
+  std::vector<i32> choices;
+  for (i32 i = 0; i < 200; ++i) choices.push_back(i * i % 3);  // the last of four experts is not chosen
+  const Tensor experts = test::ints(choices, {100, 2});
+  const ops::ExpertRows rows = ops::expert_rows(experts, 4);
+  check({{{200, 7}}, {{7}, {7}, {7}, {7}}, 2e-5}, [&](const auto& in) {
+    return ops::add_expert_biases(in[0], {in.begin() + 1, in.end()}, experts, rows);
+  });
 }
 
 TEST(Halves, ABiasAsAParameterOfAPlainSum) {

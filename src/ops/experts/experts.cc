@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "kernels/accumulate.h"
 #include "kernels/experts/expert_products.h"
 #include "kernels/experts/expert_rows.h"
 #include "kernels/experts/router.h"
+#include "kernels/layout/pick.h"
 #include "ops/dense.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/layout/index.h"
@@ -120,17 +122,39 @@ Variable expert_linear(const Variable& in, const std::vector<Weight>& stored, co
   });
 }
 
-Variable add_expert_biases(const Variable& x, const std::vector<Variable>& biases, const Tensor& experts_NK, const ExpertRows& rows) {
-  require(rows.begins.elems() == std::ssize(biases) + 1 && experts_NK.elems() == rows.choice_of_row.elems() && x.shape().rank() == 2,
+Variable add_expert_biases(const Variable& in, const std::vector<Variable>& biases, const Tensor& experts_NK, const ExpertRows& rows) {
+  require(rows.begins.elems() == std::ssize(biases) + 1 && experts_NK.elems() == rows.choice_of_row.elems() && in.shape().rank() == 2,
           "[add_expert_biases] expected rows [M, O], one bias [O] for each expert, and the choices from which the rows were made");
+  const Variable x = dense(in);
   const i64 experts = std::ssize(biases), outputs = x.shape()[1];
+  std::vector<Variable> inputs{x}, values;
   for (const Variable& b : biases) {
     require(b.shape() == Shape{outputs} && b.dtype() == x.dtype(),
             "[add_expert_biases] expected biases that all have the shape [O] and the type of the rows");
+    inputs.push_back(b);
+    values.emplace_back(b.value);  // the parts of the forward pass are not recorded
   }
-  const Variable all_EO = reshape(concat(biases, 0), {experts, outputs});
-  const Variable by_choice = index_select(all_EO, 0, dense(experts_NK).reshape({experts_NK.elems()}));
-  return add(x, index_select(by_choice, 0, rows.choice_of_row));
+  const Tensor expert_of_choice = dense(experts_NK).reshape({experts_NK.elems()});
+  const Variable all_EO = reshape(concat(values, 0), {experts, outputs});
+  const Variable by_choice = index_select(all_EO, 0, expert_of_choice);
+  const Tensor y = add(Variable(x.value), index_select(by_choice, 0, rows.choice_of_row)).value;
+  Recorder r(inputs);
+  const SavedTensor kept_rows = r.save(rows.row_of_choice_NK), kept_experts = r.save(expert_of_choice);
+  return r.output(y, [=](Backward& b) {
+    if (b.needs(0)) b.pass(0, b.gradient());
+    std::vector<Tensor> to;
+    for (i64 e = 0; e < experts; ++e) to.push_back(b.target_if_needed(1 + static_cast<int>(e)));
+    if (std::ranges::none_of(to, &Tensor::defined)) return;
+    // The gradients of the biases are sums over choices in the order of tokens, in the wide dtype.
+    const Tensor dy = b.gradient(), row_of_choice = b.saved(kept_rows), sums = zeros({experts, outputs}, wide_dtype(dy.dtype()), "sums");
+    const Tensor dy_by_choice = empty(dy.shape(), dy.dtype(), "gradient");
+    const kernels::Picks all = kernels::picks_of_all(dy.size(0));
+    kernels::gather(dy, kernels::axis_of(dy.shape(), 0), row_of_choice.reshape({dy.size(0)}), all, dy_by_choice);
+    kernels::scatter_add(dy_by_choice, kernels::axis_of(sums.shape(), 0), b.saved(kept_experts), all, sums);
+    for (i64 e = 0; e < experts; ++e) {
+      if (to[static_cast<size_t>(e)].defined()) kernels::copy(sums.slice(0, e, e + 1).reshape({outputs}), to[static_cast<size_t>(e)]);
+    }
+  });
 }
 
 Variable from_experts(const Variable& in, const Variable& shares, const ExpertRows& rows) {

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "kernels/accumulate.h"
 #include "kernels/elementwise/pointwise.h"
 #include "kernels/layout/layout.h"
 #include "ops/dense.h"
@@ -59,6 +60,11 @@ std::pair<Axes, Axes> axes_of(const Shape& shape, const std::vector<int>& axes) 
   return {there, back};
 }
 
+// Copies `view` to `to`, which is contiguous. `to` is wider than `view` if it is the gradient of a bf16 or f16 parameter.
+void copy_or_widen(const Tensor& view, const Tensor& to) {
+  view.dtype() == to.dtype() ? kernels::copy_view(view, to) : kernels::copy(dense(view), to);
+}
+
 }  // namespace
 
 Variable reshape(const Variable& in, const Shape& shape) {
@@ -73,7 +79,7 @@ Variable permute(const Variable& x, const std::vector<int>& axes) {
   const Tensor view = permuted(x.value, there), y = empty(view.shape(), x.dtype(), "permuted");
   kernels::copy_view(view, y);
   Recorder r({x});
-  return r.output(y, [undo = back](Backward& b) { kernels::copy_view(permuted(b.gradient(), undo), b.target(0)); });
+  return r.output(y, [undo = back](Backward& b) { copy_or_widen(permuted(b.gradient(), undo), b.target(0)); });
 }
 
 Variable slice(const Variable& x, int axis, i64 begin, i64 end, i64 step) {
@@ -97,7 +103,11 @@ Variable slice(const Variable& x, int axis, i64 begin, i64 end, i64 step) {
   return r.output(y, [=](Backward& b) {
     const Tensor dx = b.target(0);
     kernels::fill_zero(dx);
-    kernels::copy_view(b.gradient(), dx.slice(front, begin, end));
+    const Tensor inside = dx.slice(front, begin, end);
+    if (dx.dtype() == b.gradient().dtype()) return kernels::copy_view(b.gradient(), inside);
+    const Tensor wide = empty(inside.shape(), dx.dtype(), "gradient");
+    kernels::copy(b.gradient(), wide);
+    kernels::copy_view(wide, inside);
   });
 }
 
@@ -147,8 +157,7 @@ Variable concat(const std::vector<Variable>& parts, int axis) {
   Recorder r(parts);
   return r.output(y, [=](Backward& b) {
     for (size_t i = 0; i + 1 < begins.size(); ++i) {
-      if (b.needs(static_cast<int>(i)))
-        kernels::copy_view(b.gradient().slice(front, begins[i], begins[i + 1]), b.target(static_cast<int>(i)));
+      if (b.needs(static_cast<int>(i))) copy_or_widen(b.gradient().slice(front, begins[i], begins[i + 1]), b.target(static_cast<int>(i)));
     }
   });
 }
