@@ -29,7 +29,6 @@ if [ -z "${SPILLWAY_BUILD:-}" ]; then
   source scripts/steps.sh
   if [ -n "$check" ]; then
     configuring=(-DPython_EXECUTABLE="$(command -v "${PYTHON:-python3}")")
-    ! nvcc --help 2>/dev/null | grep -q -- --compress-mode || configuring+=(-DCMAKE_CUDA_FLAGS=--compress-mode=size)
     build bundle "${programs[@]##*/}" spillway_python spillway_python_stub spillway_in_package spillway_library
   else
     build bundle spillway

@@ -56,8 +56,11 @@ struct Whole {
   const char* text_type;  // the type of the language model if text_config does not name it
   bool tied;              // the default of the outer tie_word_embeddings, which governs
 };
-constexpr std::array<Whole, 4> kWholes{
-    {{"gemma3", "gemma3_text", true}, {"gemma4", "gemma4_text", true}, {"mistral3", "mistral", true}, {"qwen3_5", "qwen3_5_text", false}}};
+constexpr std::array<Whole, 5> kWholes{{{"gemma3", "gemma3_text", true},
+                                        {"gemma4", "gemma4_text", true},
+                                        {"mistral3", "mistral", true},
+                                        {"qwen3_5", "qwen3_5_text", false},
+                                        {"qwen3_5_moe", "qwen3_5_moe_text", false}}};
 
 const Whole* find_whole(std::string_view type) {
   const auto* found = std::ranges::find(kWholes, type, &Whole::type);

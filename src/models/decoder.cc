@@ -87,9 +87,8 @@ std::string mlp_name(const ModelConfig& c, i64 layer) {
 }
 
 std::unique_ptr<BlockPart> mlp(const ModelConfig& c, const std::string& name, i64 layer, DType dtype) {
-  const std::string part = name + "." + mlp_name(c, layer);
-  if (is_mixture(c, layer)) return std::make_unique<DecoderExperts>(c, part, layer, dtype);
-  return std::make_unique<DecoderMlp>(c, part, layer, dtype);
+  if (is_mixture(c, layer)) return std::make_unique<DecoderExperts>(c, name, layer, dtype);
+  return std::make_unique<DecoderMlp>(c, name + "." + mlp_name(c, layer), layer, dtype);
 }
 
 // A block that adds a mixer of positions (attention, mostly) and then an MLP (or a mixture of experts) to its input, each with a norm of

@@ -18,19 +18,24 @@ ModelConfig with_shared_width(ModelConfig c) {
   return c;
 }
 
+std::string mixture_name(const ModelConfig& c, const std::string& layer) { return layer + "." + style_of(c).experts.mixture; }
+
 }  // namespace
 
-DecoderExperts::DecoderExperts(const ModelConfig& c, const std::string& name, i64 layer, DType dtype)
+DecoderExperts::DecoderExperts(const ModelConfig& c, const std::string& layer_name, i64 layer, DType dtype)
     : chosen_(c.experts->chosen),
       normalised_(c.experts->normalised),
       routing_(c.experts->routing),
       loss_(c),
-      router_(name + "." + style_of(c).experts.router, c.width, c.experts->count, dtype,
+      router_(mixture_name(c, layer_name) + "." + style_of(c).experts.router, c.width, c.experts->count, dtype,
               {.bias = style_of(c).experts.biases, .std = c.initializer_range}),
-      mlps_(c, name + ".experts", style_of(c).experts.interleaved, dtype) {
-  if (c.experts->shared_width > 0) shared_.emplace(with_shared_width(c), name + ".shared_experts", layer, dtype);
+      mlps_(c, mixture_name(c, layer_name), dtype) {
+  const DecoderStyle::ExpertNames& names = style_of(c).experts;
+  if (c.experts->shared_width > 0) shared_.emplace(with_shared_width(c), layer_name + "." + names.shared, layer, dtype);
+  if (shared_ && names.shared_gate) shared_gate_.emplace(projection(c, layer_name + "." + names.shared_gate, c.width, 1, false, dtype));
   if (!routing_.corrected) return;
-  bias_E_ = nn::make_parameter(name + ".gate.e_score_correction_bias", {c.experts->count}, dtype, {nn::Initializer::Kind::zeros});
+  bias_E_ = nn::make_parameter(mixture_name(c, layer_name) + ".gate.e_score_correction_bias", {c.experts->count}, dtype,
+                               {nn::Initializer::Kind::zeros});
   bias_E_->frozen = true;
 }
 
@@ -59,6 +64,7 @@ Variable DecoderExperts::operator()(const Variable& residual_BTC, const Variable
   loss_.add_layer(routed, context);
   Variable y_BTC = ops::reshape(mlps_(x_NC, routed, context), shape);
   if (residual_BTC.value.defined()) y_BTC = ops::add(residual_BTC, y_BTC);
+  if (shared_gate_) return ops::add(y_BTC, ops::mul((*shared_)({}, x_BTC, context), ops::sigmoid((*shared_gate_)(x_BTC, context))));
   return shared_ ? (*shared_)(y_BTC, x_BTC, context) : y_BTC;
 }
 
@@ -67,6 +73,7 @@ void DecoderExperts::list(nn::ParameterList& parameters) const {
   if (bias_E_) parameters.push_back({bias_E_});
   mlps_.list(parameters);
   if (shared_) shared_->list(parameters);
+  if (shared_gate_) shared_gate_->list(parameters);
 }
 
 }  // namespace spillway::models

@@ -86,11 +86,11 @@ class DecoderMlp final : public BlockPart {
 };
 
 /// A mixture of experts, whose result for a token is the sum of the chosen experts' MLPs,
-/// weighted by the router, plus that of the shared expert, if there is one. Mixtral's parameter names differ from those of the other
-/// families.
+/// weighted by the router, plus that of the shared expert, if there is one, which may have a gate. Mixtral's parameter names differ from
+/// those of the other families.
 class DecoderExperts final : public BlockPart {
  public:
-  DecoderExperts(const ModelConfig& config, const std::string& name, i64 layer, DType dtype);
+  DecoderExperts(const ModelConfig& config, const std::string& layer_name, i64 layer, DType dtype);
   nn::Variable operator()(const nn::Variable& residual_BTC, const nn::Variable& x_BTC, const nn::Context& context) const override;
   void list(nn::ParameterList& parameters) const override;
 
@@ -107,6 +107,7 @@ class DecoderExperts final : public BlockPart {
   std::shared_ptr<nn::Parameter> bias_E_;  // null if the router has none
   ExpertMlps mlps_;
   std::optional<DecoderMlp> shared_;
+  std::optional<nn::Linear> shared_gate_;
 };
 
 }  // namespace spillway::models

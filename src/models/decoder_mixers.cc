@@ -1,6 +1,7 @@
 #include "models/decoder_mixers.h"
 
 #include <cmath>
+#include <numeric>
 
 #include "models/decoder_layers.h"
 #include "nn/key_value_cache.h"
@@ -132,17 +133,39 @@ void GatedShortConv::list(nn::ParameterList& parameters) const {
 
 GatedDeltaNet::GatedDeltaNet(const ModelConfig& c, const std::string& name, DType dtype)
     : config_(c.delta_net),
-      qkv_(projection(c, name + ".in_proj_qkv", c.width, 2 * keys(config_) + values(config_), false, dtype)),
-      z_(projection(c, name + ".in_proj_z", c.width, values(config_), false, dtype)),
-      b_(projection(c, name + ".in_proj_b", c.width, config_.value_heads, false, dtype)),
-      a_(projection(c, name + ".in_proj_a", c.width, config_.value_heads, false, dtype)),
       conv_(name + ".conv1d", 2 * keys(config_) + values(config_), config_.taps, false, c.initializer_range, dtype),
       dt_bias_(nn::make_parameter(name + ".dt_bias", {config_.value_heads}, dtype, kOnes)),
       a_log_(spread_decays(name + ".A_log", config_.value_heads, dtype)),
       norm_(name + ".norm", config_.value_dim, dtype, c.norm_eps),
-      out_(projection(c, name + ".out_proj", values(config_), c.width, false, dtype)) {}
+      out_(projection(c, name + ".out_proj", values(config_), c.width, false, dtype)) {
+  const auto of = [&](const char* what, i64 outputs) { return projection(c, name + ".in_proj_" + what, c.width, outputs, false, dtype); };
+  if (config_.by_key_head) {
+    qkvz_.emplace(of("qkvz", 2 * keys(config_) + 2 * values(config_)));
+    ba_.emplace(of("ba", 2 * config_.value_heads));
+  } else {
+    qkv_.emplace(of("qkv", 2 * keys(config_) + values(config_)));
+    z_.emplace(of("z", values(config_)));
+    b_.emplace(of("b", config_.value_heads));
+    a_.emplace(of("a", config_.value_heads));
+  }
+}
 
-Variable GatedDeltaNet::ruled(const Variable& qkv, const Variable& x_BTC, const Context& context) const {
+GatedDeltaNet::Projected GatedDeltaNet::projected(const Variable& x_BTC, const Context& context) const {
+  if (!config_.by_key_head) return {(*qkv_)(x_BTC, context), (*z_)(x_BTC, context), (*b_)(x_BTC, context), (*a_)(x_BTC, context)};
+  const Shape& s = x_BTC.shape();
+  // Returns the parts of a projection, each with those of all key heads one after the other. `of_key_head` has the widths of one key head.
+  const auto parts = [&](const nn::Linear& of, const std::vector<i64>& of_key_head) {
+    const i64 width = std::accumulate(of_key_head.begin(), of_key_head.end(), i64{0});
+    std::vector<Variable> all = ops::split(ops::reshape(of(x_BTC, context), {s[0], s[1], config_.key_heads, width}), of_key_head, 3);
+    for (size_t i = 0; i < all.size(); ++i) all[i] = ops::reshape(all[i], {s[0], s[1], config_.key_heads * of_key_head[i]});
+    return all;
+  };
+  const i64 each = config_.value_heads / config_.key_heads, value = each * config_.value_dim;
+  const std::vector<Variable> qkvz = parts(*qkvz_, {config_.key_dim, config_.key_dim, value, value}), ba = parts(*ba_, {each, each});
+  return {ops::concat({qkvz[0], qkvz[1], qkvz[2]}, 2), qkvz[3], ba[0], ba[1]};
+}
+
+Variable GatedDeltaNet::ruled(const Variable& qkv, const Projected& x, const Context& context) const {
   ops::DeltaRuleOptions options;
   options.key_heads = config_.key_heads, options.key_elems = config_.key_dim;
   options.positions_BT = nn::document_positions(context);
@@ -152,8 +175,7 @@ Variable GatedDeltaNet::ruled(const Variable& qkv, const Variable& x_BTC, const 
     options.first_state_BHKV = context.cache->state(context.block, 1, states, wide);
     options.last_state_BHKV = empty(states, wide, "states of a delta rule");
   }
-  const Variable a = a_(x_BTC, context), b = b_(x_BTC, context);
-  const Variable o = ops::delta_rule(qkv, a, b, context.use(*a_log_), context.use(*dt_bias_), options);
+  const Variable o = ops::delta_rule(qkv, x.a, x.b, context.use(*a_log_), context.use(*dt_bias_), options);
   if (context.cache) context.cache->keep_state(context.block, 1, options.last_state_BHKV, qkv.shape()[1]);
   return o;
 }
@@ -161,13 +183,16 @@ Variable GatedDeltaNet::ruled(const Variable& qkv, const Variable& x_BTC, const 
 Variable GatedDeltaNet::operator()(const Variable& residual_BTC, const Variable& x_BTC, const Context& context) const {
   const Shape& s = x_BTC.shape();
   const Shape whole{s[0], s[1], values(config_)}, by_head{s[0], s[1], config_.value_heads, config_.value_dim};
-  const Variable o = ruled(conv_(qkv_(x_BTC, context), true, context), x_BTC, context);
+  const Projected x = projected(x_BTC, context);
+  const Variable o = ruled(conv_(x.qkv, true, context), x, context);
   const Variable normed = ops::reshape(norm_(ops::reshape(o, by_head), context), whole);
-  return out_(ops::swiglu(z_(x_BTC, context), normed), context, residual_BTC);
+  return out_(ops::swiglu(x.z, normed), context, residual_BTC);
 }
 
 void GatedDeltaNet::list(nn::ParameterList& parameters) const {
-  for (const nn::Linear* layer : {&qkv_, &z_, &b_, &a_}) layer->list(parameters);
+  for (const auto* layer : {&qkv_, &z_, &b_, &a_, &qkvz_, &ba_}) {
+    if (*layer) (*layer)->list(parameters);
+  }
   conv_.list(parameters);
   for (const auto& parameter : {dt_bias_, a_log_}) parameters.push_back({parameter});
   norm_.list(parameters);

@@ -1,6 +1,8 @@
 // The mixers of a decoder's blocks that are recurrent: in generation they keep states of one size instead of keys and values. Only
 // decoder*.cc use this header.
 #pragma once
+#include <optional>
+
 #include "models/block_part.h"
 #include "models/families/model_config.h"
 
@@ -53,8 +55,8 @@ class GatedShortConv final : public BlockPart {
   nn::Linear out_;
 };
 
-/// The layer of Gated DeltaNet (Yang, Kautz and Hatamizadeh, arXiv:2412.06464) as in Qwen3.5: projections, convolution, gated delta rule,
-/// norm of each head, gate, projection. In generation the states of the rule are state 1 of the block.
+/// The layer of Gated DeltaNet (Yang, Kautz and Hatamizadeh, arXiv:2412.06464) as in Qwen3.5 and, by key head, in Qwen3-Next: projections,
+/// convolution, gated delta rule, norm of each head, gate, projection. In generation the states of the rule are state 1 of the block.
 class GatedDeltaNet final : public BlockPart {
  public:
   GatedDeltaNet(const ModelConfig& config, const std::string& name, DType dtype);
@@ -63,10 +65,16 @@ class GatedDeltaNet final : public BlockPart {
   bool weight_gradients_read_parameters() const override { return true; }
 
  private:
-  nn::Variable ruled(const nn::Variable& qkv, const nn::Variable& x_BTC, const nn::Context& context) const;
+  /// The projections of the input: queries, keys and values [B, T, 2 J K + H V], gates z [B, T, H V], rates b and decays a [B, T, H].
+  struct Projected {
+    nn::Variable qkv, z, b, a;
+  };
+  Projected projected(const nn::Variable& x_BTC, const nn::Context& context) const;
+  nn::Variable ruled(const nn::Variable& qkv, const Projected& x, const nn::Context& context) const;
 
   DeltaNetConfig config_;
-  nn::Linear qkv_, z_, b_, a_;
+  std::optional<nn::Linear> qkv_, z_, b_, a_;  // if the projections are by key head, the next two are set instead
+  std::optional<nn::Linear> qkvz_, ba_;
   CausalConv conv_;
   std::shared_ptr<nn::Parameter> dt_bias_, a_log_;
   nn::RmsNorm norm_;

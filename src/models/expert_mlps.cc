@@ -23,21 +23,25 @@ void list_expert(const nn::Linear& layer, double share, nn::ParameterList& param
 
 }  // namespace
 
-ExpertMlps::ExpertMlps(const ModelConfig& c, const std::string& name, bool stacked, DType dtype)
+ExpertMlps::ExpertMlps(const ModelConfig& c, const std::string& mixture, DType dtype)
     : chosen_(c.experts->chosen), gelu_gate_(style_of(c).gelu_gate), biased_(style_of(c).experts.biases), clamp_(c.experts->clamp) {
   const i64 E = c.experts->count, F = c.experts->width;
   const DecoderStyle::ExpertNames& names = style_of(c).experts;
+  const std::string name = mixture + ".experts";
+  const bool stacked = names.stacked || names.interleaved;
   using Forms = std::vector<nn::StoredPart>;
   const auto product = [&](const std::string& layer, i64 in, i64 out, Forms weight, nn::StoredPart bias) -> nn::Linear {
     nn::Linear::Options options{.bias = biased_, .std = c.initializer_range};
     options.format = c.base_weights;
-    if (stacked) options.weight_stored = std::move(weight);
+    options.weight_stored = std::move(weight);
+    // Folders that publish experts one by one become stacked when transformers 5 saves them without going back to the published form.
+    if (!stacked) options.weight_stored.insert(options.weight_stored.begin(), nn::whole_tensor(layer + ".weight", {out, in}));
     if (stacked && biased_) options.bias_stored = {std::move(bias)};
     return {layer, in, out, dtype, options};
   };
   for (i64 e = 0; e < E; ++e) {
     const std::string expert = name + "." + std::to_string(e) + ".";
-    const StackedExpert stack{name, E, F, c.width, e};
+    const StackedExpert stack{mixture + "." + names.stacked_gate_up, mixture + "." + names.stacked_down, E, F, c.width, e};
     const InterleavedExpert turns{name, E, F, c.width, e};
     const bool blocks = c.width % data::kMxfp4Block == 0 && F % data::kMxfp4Block == 0;
     const auto forms = [&](nn::StoredPart plain, nn::StoredPart interleaved, nn::StoredPart mxfp4) -> Forms {

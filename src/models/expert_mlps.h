@@ -9,9 +9,9 @@ namespace spillway::models {
 
 class ExpertMlps {
  public:
-  /// `name` is that of the experts together. A folder has a tensor for each expert, or stacks them (stacked_experts.h); `stacked` says in
-  /// which form they are exported.
-  ExpertMlps(const ModelConfig& config, const std::string& name, bool stacked, DType dtype);
+  /// `mixture` is the name of the mixture. A folder has a tensor for each expert, or stacks them (stacked_experts.h); the style of the
+  /// family (DecoderStyle::ExpertNames) says in which form they are exported.
+  ExpertMlps(const ModelConfig& config, const std::string& mixture, DType dtype);
   /// Returns the weighted sums [N, C] of the chosen experts' results for the tokens x[N, C].
   nn::Variable operator()(const nn::Variable& x_NC, const ops::Routed& routed, const nn::Context& context) const;
   void list(nn::ParameterList& parameters) const;

@@ -22,7 +22,7 @@ ExpertsBeside::ExpertsBeside(const ModelConfig& c, const std::string& name, DTyp
       router_(name + ".router.proj", c.width, c.experts->count, dtype, {.bias = false, .std = c.initializer_range}),
       channel_scale_C_(nn::make_parameter(name + ".router.scale", {c.width}, dtype, {nn::Initializer::Kind::ones})),
       expert_scale_E_(nn::make_parameter(name + ".router.per_expert_scale", {c.experts->count}, dtype, {nn::Initializer::Kind::ones})),
-      mlps_(c, name + ".experts", true, dtype) {}
+      mlps_(c, name, dtype) {}
 
 Variable ExpertsBeside::operator()(const Variable& mlp_BTC, const Variable& x_BTC, const Context& context) const {
   const Shape shape = x_BTC.shape();

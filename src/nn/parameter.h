@@ -35,7 +35,8 @@ struct Parameter {
   // Thread-safe.
   std::function<void(i64 begin, std::span<double> out)> given;
   // The parts of larger tensors as which Hugging Face folders store the parameter; empty if they store it by itself. Folders are read that
-  // have one of these forms, or the parameter under its own name. Exported folders have the first form.
+  // have one of these forms, or the parameter under its own name. Exported folders have the first form, which may be whole_tensor() under
+  // the parameter's own name.
   std::vector<StoredPart> stored;
 
   /// Returns a view of the whole parameter. For a quantized parameter the view shows the stored units as words of `dtype`.
@@ -45,6 +46,8 @@ struct Parameter {
   i64 stored_elems() const { return is_plain() ? elems() : kernels::quantized_bytes(format, elems()) / size_of(dtype); }
   /// Returns whether the parameter maps features to features. Optimizers for matrices, such as Muon, update such a parameter as one matrix.
   bool is_matrix() const { return shape.rank() == 2 && !of_ids && !statistic; }
+  /// Returns whether exported folders have the parameter as a part of a larger tensor.
+  bool is_part() const { return !stored.empty() && stored.front().tensor != name; }
   bool is_plain() const { return format == kernels::WeightFormat::plain; }
 };
 

@@ -2,6 +2,7 @@
 // within the stacked weights of all experts of a layer, or the gate within a fused projection.
 #pragma once
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tensor/shape.h"
@@ -23,5 +24,8 @@ struct StoredPart {
   // that of its scales. `shape` is that of the values, whose last extent is a multiple of 32.
   std::string scales = {};
 };
+
+/// Returns the part that is the whole tensor.
+inline StoredPart whole_tensor(std::string name, const Shape& shape) { return {std::move(name), shape, 0, {{shape.elems(), 1}}}; }
 
 }  // namespace spillway::nn

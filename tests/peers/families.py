@@ -147,7 +147,7 @@ def random_config(family, rng):
     if family == "granitemoehybrid":
         inner, groups = 2 * common["hidden_size"], rng.choice([1, 2])
         return transformers.GraniteMoeHybridConfig(
-            **common, num_local_experts=0, shared_intermediate_size=rng.choice([20, 36]), layer_types=[rng.choice(["mamba", "attention"]) for _ in types[1:]] + ["attention"],
+            **common, num_local_experts=rng.choice([0, 3, 6]), num_experts_per_tok=2, shared_intermediate_size=rng.choice([20, 36]), layer_types=[rng.choice(["mamba", "attention"]) for _ in types[1:]] + ["attention"],
             attention_bias=rng.random() < 0.5, position_embedding_type=rng.choice([None, "rope"]), embedding_multiplier=rng.choice([1.0, 6.0]),
             residual_multiplier=rng.choice([1.0, 0.22]), attention_multiplier=rng.choice([0.125, 0.3]), logits_scaling=rng.choice([1.0, 3.0]),
             mamba_n_heads=inner // 4, mamba_n_groups=groups, mamba_d_state=rng.choice([3, 8]), mamba_d_conv=rng.choice([2, 4]),
@@ -186,6 +186,19 @@ def random_config(family, rng):
             linear_key_head_dim=rng.choice([4, 7]), linear_value_head_dim=rng.choice([4, 6]), linear_conv_kernel_dim=rng.choice([2, 4]),
             layer_types=[rng.choice(["linear_attention", "full_attention"]) for _ in types[1:]] + ["full_attention"],  # transformers needs one
             rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": rng.choice([0.25, 0.5, 1.0])})
+    if family in ("qwen3_5_moe_text", "qwen3_next"):
+        keys = rng.choice([1, 2])
+        kind, more = transformers.Qwen3_5MoeTextConfig, {}
+        if family == "qwen3_next":
+            kind = transformers.Qwen3NextConfig
+            more = dict(norm_topk_prob=rng.random() < 0.5, mlp_only_layers=rng.choice([[], [0]]))
+        return kind(
+            **dict(common, head_dim=8), attention_bias=rng.random() < 0.5, linear_num_key_heads=keys, linear_num_value_heads=keys * rng.choice([1, 2]),
+            linear_key_head_dim=rng.choice([4, 7]), linear_value_head_dim=rng.choice([4, 6]), linear_conv_kernel_dim=rng.choice([2, 4]),
+            num_experts=rng.choice([3, 6]), num_experts_per_tok=rng.choice([1, 2, 3]), moe_intermediate_size=rng.choice([12, 20]),
+            shared_expert_intermediate_size=rng.choice([12, 20]),
+            layer_types=[rng.choice(["linear_attention", "full_attention"]) for _ in types[1:]] + ["full_attention"],
+            rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": rng.choice([0.25, 0.5, 1.0])}, **more)
     if family == "longrope":
         original = rng.choice([16, 40])  # a row of 24 is longer than one and not than the other
         return transformers.Phi3Config(**dict(common, hidden_size=heads * 8), sliding_window=window, original_max_position_embeddings=original, rope_parameters={
@@ -197,7 +210,7 @@ def random_config(family, rng):
 FAMILIES = ["llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "mixtral", "gemma2", "gemma3_text", "phi3", "olmo2",
             "olmo3", "smollm3", "ministral3", "seed_oss", "granite", "glm4", "cohere2", "longrope", "gemma4",
             "granitemoehybrid", "lfm2", "glm4_moe", "deepseek_v3", "gpt_oss",
-            "qwen3_5_text"]
+            "qwen3_5_text", "qwen3_5_moe_text", "qwen3_next"]
 
 
 @contextlib.contextmanager

@@ -77,7 +77,7 @@ class Filling {
 }  // namespace
 
 ExportPlace first_place(const nn::Parameter& parameter, DType dtype) {
-  if (parameter.stored.empty()) return {parameter.name, nullptr, dtype};
+  if (!parameter.is_part()) return {parameter.name, nullptr, dtype};
   return {parameter.stored.front().tensor, &parameter.stored.front(), dtype};
 }
 

@@ -13,7 +13,7 @@ extern const DecoderFamily kOlmo2, kOlmo3;
 extern const DecoderFamily kSmolLm3;
 extern const DecoderFamily kGranite, kGraniteHybrid;
 extern const DecoderFamily kLfm2;
-extern const DecoderFamily kQwen35;
+extern const DecoderFamily kQwen35, kQwen35Moe, kQwen3Next;
 extern const DecoderFamily kGlm4, kGlm4Moe;
 extern const DecoderFamily kCohere2;
 extern const DecoderFamily kGptOss;

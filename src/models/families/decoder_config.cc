@@ -45,7 +45,7 @@ void read_sizes(const DecoderFamily& family, const ConfigObject& object, ModelCo
   if (config.head_dim % 2 != 0)
     object.complain("head_dim", fmt::format("an even head width (it is {}), because rotary position embeddings rotate pairs of elements",
                                             config.head_dim));
-  config.mlp_width = object.whole("intermediate_size", 1, kMaxMlpWidth);
+  config.mlp_width = object.whole("intermediate_size", 1, kMaxMlpWidth, d.mlp_width);
   config.positions = object.whole("max_position_embeddings", 1, kMaxPositions, d.positions);
   config.vocabulary = object.whole("vocab_size", 1, kMaxVocabulary, d.vocabulary);
 }

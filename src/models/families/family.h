@@ -15,8 +15,8 @@ namespace spillway::models {
 
 /// Holds what transformers' configuration class of a family assumes for keys that config.json lacks.
 struct DecoderDefaults {
-  // if they are not set, config.json must have heads, positions and vocabulary, kv_heads = heads, and head_dim = width / heads
-  std::optional<i64> heads, kv_heads, head_dim, positions, vocabulary;
+  // if they are not set, config.json must have heads, mlp_width, positions and vocabulary, kv_heads = heads, and head_dim = width / heads
+  std::optional<i64> heads, kv_heads, head_dim, mlp_width, positions, vocabulary;
   double norm_eps = 1e-6, theta = 10000;
   double rotary_share = 1;            // partial_rotary_factor
   std::optional<double> local_theta;  // set if windowed layers have rotary positions of their own: the base of those

@@ -1,5 +1,5 @@
-// Granite 3 and 4 (arXiv:2408.04324 and its successors), dense: Llama with four multipliers. Most layers of Granite 4 H are state-space
-// layers of Mamba 2, beside attention without rotary positions.
+// Granite 3, dense, and Granite 4 (arXiv:2408.04324 and its successors): Llama with four multipliers. Most layers of Granite 4 H are
+// state-space layers of Mamba 2, beside attention without rotary positions; a mixture of experts has a shared MLP beside it.
 #include "models/families/all.h"
 #include "models/families/config_parts.h"
 
@@ -22,10 +22,13 @@ void write_granite(const ModelConfig& c, nlohmann::json& root) {
 }
 
 void read_hybrid(const ConfigObject& object, ModelConfig& config) {
-  if (object.whole("num_local_experts", 0, kMaxExperts, 8) != 0)
-    object.complain("num_local_experts", "0 (the mixtures of experts of Granite 4 are not supported yet)");
   read_granite(object, config);
+  const i64 width = config.mlp_width;
   config.mlp_width = object.whole("shared_intermediate_size", 1, kMaxMlpWidth, 1024);
+  if (object.whole("num_local_experts", 0, kMaxExperts, 8) > 0) {
+    config.experts = read_experts(object, config, {.count = 8, .chosen = 2});
+    config.experts->width = width, config.experts->shared_width = config.mlp_width;
+  }
   read_mixers(object, config, Mixer::mamba2, {"mamba", "linear_attention"}, [](i64) { return true; });
   config.mamba2 = read_mamba2(object, config);
   const std::string positions = object.text("position_embedding_type", "nope");
@@ -36,6 +39,10 @@ void read_hybrid(const ConfigObject& object, ModelConfig& config) {
 void write_hybrid(const ModelConfig& c, nlohmann::json& root) {
   write_granite(c, root);
   root["num_local_experts"] = root["num_experts_per_tok"] = 0;
+  if (c.experts) {
+    write_experts(c, root);
+    root["intermediate_size"] = c.experts->width;
+  }
   root["shared_intermediate_size"] = c.mlp_width;
   root["position_embedding_type"] = c.is_rotated(0) ? nlohmann::json("rope") : nlohmann::json(nullptr);
   write_mixers(c, root, "attention", "mamba");
@@ -71,8 +78,15 @@ constinit const DecoderFamily kGraniteHybrid{
     .type = "granitemoehybrid",
     .architecture = "GraniteMoeHybridForCausalLM",
     .defaults = {.positions = 2048, .vocabulary = 32000, .begin_token = 1, .end_tokens = {2}},
-    .style = {.mlp_names = {.mlp = "shared_mlp", .down = "output_linear", .gate_up = "input_linear"}, .fused_gate = true},
-    .features = {"attention_bias", "layer_types", "num_local_experts"},
+    .style = {.mlp_names = {.mlp = "shared_mlp", .down = "output_linear", .gate_up = "input_linear"},
+              .fused_gate = true,
+              .experts = {.mixture = "block_sparse_moe",
+                          .router = "router.layer",
+                          .shared = "shared_mlp",
+                          .stacked_gate_up = "input_linear.weight",
+                          .stacked_down = "output_linear.weight",
+                          .stacked = true}},
+    .features = {"attention_bias", "layer_types", "num_local_experts", "num_experts"},
     .read = read_hybrid,
     .write = write_hybrid};
 

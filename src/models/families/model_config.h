@@ -37,6 +37,8 @@ enum class Family {
   granite_hybrid,
   lfm2,
   qwen3_5,
+  qwen3_5_moe,
+  qwen3_next,
   glm4,
   glm4_moe,
   deepseek_v3,
@@ -152,6 +154,8 @@ struct ShortConvConfig {
 /// serves as many of them; `taps` taps of the convolution.
 struct DeltaNetConfig {
   i64 key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0, taps = 4;
+  // Whether one projection gives queries, keys, values and gates, those of a key head beside each other, and one the decays and rates.
+  bool by_key_head = false;
   bool operator==(const DeltaNetConfig&) const = default;
 };
 

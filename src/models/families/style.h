@@ -35,11 +35,16 @@ struct DecoderStyle {
   bool rope_pairs = false;        // whether rotary positions rotate neighbours (2i, 2i + 1) instead of elements half a head apart
   bool sinks = false;             // whether each head has a logit that takes part in its softmax without a key, "sinks"
 
-  /// The names of a mixture of experts, of its router and of an expert's projections, and how folders store these.
+  /// The names of a mixture of experts, of its router and of an expert's projections, and how folders store these. Those of the router and
+  /// of the stacked experts are within the mixture, those of the shared expert and its gate within the layer.
   struct ExpertNames {
     const char *mixture = "mlp", *router = "gate", *gate = "gate_proj", *up = "up_proj", *down = "down_proj";
+    const char* shared = "mlp.shared_experts";  // the MLP for every token, if the model has one
+    const char* shared_gate = nullptr;  // the projection to the number whose sigmoid multiplies that MLP's output; null if none does
+    const char *stacked_gate_up = "experts.gate_up_proj", *stacked_down = "experts.down_proj";
     bool biases = false;       // whether the router and the experts' projections have biases
-    bool interleaved = false;  // whether folders stack the experts [in, out] with gate and up in turn (stacked_experts.h)
+    bool stacked = false;      // whether folders publish the experts stacked (StackedExpert in stacked_experts.h)
+    bool interleaved = false;  // whether they stack them [in, out] with gate and up in turn (InterleavedExpert there)
   } experts;
 };
 

@@ -51,7 +51,7 @@ inline std::vector<StateTensor> state_tensors(const nn::Parameter& parameter, op
 /// parameters as parts of larger tensors (nn::Parameter::stored), because a checkpoint has each under its own name.
 inline const char* weights_name(const nn::Sequential& model) {
   if (models::has_adapters(model)) return models::kAdapterName;
-  return std::ranges::any_of(model.parameters, [](const auto& p) { return !p->stored.empty(); }) ? data::kOwnWeights : kWeightsName;
+  return std::ranges::any_of(model.parameters, [](const auto& p) { return p->is_part(); }) ? data::kOwnWeights : kWeightsName;
 }
 
 inline DType state_dtype(const optim::StateFormat& format) { return format.weight == DType::f64 ? DType::f64 : DType::f32; }

@@ -84,6 +84,9 @@ CONFIGS = {
         **SIZES, num_local_experts=0, shared_intermediate_size=12, embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.3,
         logits_scaling=1.7, layer_types=["mamba", "attention", "mamba"], mamba_n_heads=4, mamba_n_groups=2, mamba_d_state=5, mamba_d_conv=4,
         mamba_proj_bias=True, time_step_limit=(0.3, 3.0)),
+    "granitemoehybrid-experts": lambda: transformers.GraniteMoeHybridConfig(
+        **SIZES, num_local_experts=5, num_experts_per_tok=2, shared_intermediate_size=12, residual_multiplier=0.4,
+        layer_types=["mamba", "attention", "mamba"], mamba_n_heads=4, mamba_n_groups=1, mamba_d_state=5, mamba_d_conv=4),
     "granitemoehybrid-rope": lambda: transformers.GraniteMoeHybridConfig(
         **SIZES, num_local_experts=0, shared_intermediate_size=12, position_embedding_type="rope", layer_types=["attention"] * 3,
         attention_bias=True, mamba_n_heads=4, rope_parameters=rope(10000.0)),
@@ -101,6 +104,15 @@ CONFIGS = {
     "qwen3_5": lambda: transformers.Qwen3_5TextConfig(
         **SIZES, head_dim=8, layer_types=["linear_attention", "full_attention", "linear_attention"], linear_num_key_heads=2,
         linear_num_value_heads=4, linear_key_head_dim=6, linear_value_head_dim=5, linear_conv_kernel_dim=4,
+        rope_parameters=rope(10000.0, partial_rotary_factor=0.5)),
+    "qwen3_5-moe": lambda: transformers.Qwen3_5MoeTextConfig(
+        **SIZES, head_dim=8, layer_types=["linear_attention", "full_attention", "linear_attention"], linear_num_key_heads=2,
+        linear_num_value_heads=2, linear_key_head_dim=4, linear_value_head_dim=6, num_experts=4, num_experts_per_tok=2,
+        moe_intermediate_size=12, shared_expert_intermediate_size=10, rope_parameters=rope(10000.0, partial_rotary_factor=0.5)),
+    "qwen3-next": lambda: transformers.Qwen3NextConfig(
+        **SIZES, head_dim=8, layer_types=["linear_attention", "full_attention", "linear_attention"], linear_num_key_heads=2,
+        linear_num_value_heads=4, linear_key_head_dim=6, linear_value_head_dim=5, num_experts=5, num_experts_per_tok=2,
+        moe_intermediate_size=12, shared_expert_intermediate_size=10, mlp_only_layers=[1], norm_topk_prob=False,
         rope_parameters=rope(10000.0, partial_rotary_factor=0.5)),
     "seed-oss": lambda: transformers.SeedOssConfig(**SIZES, head_dim=6, attention_bias=True, attention_out_bias=True, mlp_bias=True,
                                                    residual_dropout=0.0, rope_parameters=rope(10000.0)),
@@ -138,7 +150,7 @@ def backward(model, ids, labels):
 
 def named(model, prefix, value):
     """The parameters' values under the names that the folder has for them."""
-    return {prefix + k: v for k, v in single_experts({k.replace("model.language_model.", "model."): value(p) for k, p in text_of(model)})}
+    return {prefix + k: v for k, v in single_experts({k.replace("model.language_model.", "model.").replace("moe.router.weight", "moe.router.layer.weight"): value(p) for k, p in text_of(model)})}
 
 
 def single_experts(tensors):
@@ -244,7 +256,7 @@ def write(name, config, seed):
         for key, p in sorted(model.named_parameters()):
             r = torch.randn(p.shape, generator=g)
             # The norms of Qwen3.5 add 1 to their weights, except that of linear attention.
-            centred = config.model_type == "qwen3_5_text" and key.endswith("norm.weight") and "linear_attn" not in key
+            centred = config.model_type.startswith(("qwen3_5", "qwen3_next")) and key.endswith("norm.weight") and "linear_attn" not in key
             gain = p.dim() == 1 and not key.endswith("bias") and not centred
             p.copy_((1.0 if gain else 0.0) + r * (0.3 if p.dim() >= 2 else 0.1))
         for key, b in sorted(model.named_buffers()):
