@@ -108,7 +108,7 @@ cp packaging/spillway.def "$root/share/"
 
 archive=$out/$name.tar.gz pack=(gzip -9)
 # The tests' programs have most of their bytes in common: with a dictionary that holds all of them a twelfth is left (4 GiB, some minutes).
-[ -z "$check" ] || archive=$out/$name.tar.xz pack=(xz --lzma2=preset=4,dict=384MiB)
+[ -z "$check" ] || archive=$out/$name.tar.xz pack=(xz --lzma2=preset=6,dict=384MiB)
 tar -C "$stage" --owner=0 --group=0 --sort=name -cf - "$name" | "${pack[@]}" >"$archive.part"
 mv "$archive.part" "$archive"
 echo "$archive: $(du -h "$archive" | cut -f1)"

@@ -24,7 +24,7 @@ std::string config_text(const std::filesystem::path& folder);
 /// Throws Error(data) as read_config() does.
 std::string type_of_whole(const std::filesystem::path& folder);
 /// Returns a config.json that transformers can load and from which parse_config reads an
-/// equal configuration. `weights` is the element type of the weights stored beside it.
-std::string to_json(const ModelConfig& config, DType weights = DType::f32);
+/// equal configuration. `weights` is the element type of the weights stored beside it; `in_mxfp4` says that those of experts are in MXFP4.
+std::string to_json(const ModelConfig& config, DType weights = DType::f32, bool in_mxfp4 = false);
 
 }  // namespace spillway::models

@@ -66,7 +66,7 @@ json gpt2_json(const ModelConfig& c) {
 
 }  // namespace
 
-std::string to_json(const ModelConfig& c, DType weights) {
+std::string to_json(const ModelConfig& c, DType weights, bool in_mxfp4) {
   if (c.reads_images()) {
     json root = image_model_json(c);
     root["dtype"] = torch_name(weights);
@@ -81,6 +81,11 @@ std::string to_json(const ModelConfig& c, DType weights) {
   root["pad_token_id"] = pad_token(c);
   root["dtype"] = torch_name(weights);
   root["use_cache"] = true;
+  if (in_mxfp4) {
+    root["quantization_config"] = {
+        {"quant_method", "mxfp4"},
+        {"modules_to_not_convert", {"model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"}}};
+  }
   return root.dump(2) + "\n";
 }
 

@@ -183,6 +183,35 @@ TEST(SavedWeights, ComeBackToTheBit) {
   EXPECT_FALSE(std::filesystem::exists(folder / "saved" / "model.safetensors.part"));
 }
 
+// transformers 5 stacks the experts of a layer in memory, and saves them so unless it goes back to the published form.
+TEST_F(Weights, ExpertsMayBeStackedWhateverTheirFamilyPublishes) {
+  for (const char* name : {"families/qwen3-next", "families/qwen3_5-moe", "families/glm4-moe"}) {
+    const nn::Sequential model = build(read_config(test::data(name)), DType::f64);
+    Entries stacked;
+    std::map<std::string, size_t> stacks;
+    for (Entry& entry : entries_of(name)) {
+      const size_t expert = entry.info.name.find(".experts.");
+      if (expert == std::string::npos) {
+        stacked.push_back(std::move(entry));
+        continue;
+      }
+      // The experts of a layer are in order of their names: down, gate and up of each.
+      const bool down = entry.info.name.ends_with("down_proj.weight");
+      const std::string stack = entry.info.name.substr(0, expert) + (down ? ".experts.down_proj" : ".experts.gate_up_proj");
+      const auto [at, is_new] = stacks.emplace(stack, stacked.size());
+      if (is_new) stacked.push_back({TensorInfo{.name = stack, .dtype = DType::f64}, {}});
+      std::vector<std::byte>& bytes = stacked[at->second].bytes;
+      bytes.insert(bytes.end(), entry.bytes.begin(), entry.bytes.end());
+      Shape& shape = stacked[at->second].info.shape;
+      const i64 rows = (down ? 1 : 2) * entry.info.shape[0];
+      shape = {is_new ? 0 : shape[0], rows, entry.info.shape[1]};
+      if (!entry.info.name.ends_with("gate_proj.weight")) shape.set(0, shape[0] + 1);
+    }
+    const FolderWeights single(model, test::data(name)), together(model, write(stacked));
+    for (const auto& p : model.parameters) EXPECT_EQ(values(together, *p), values(single, *p)) << p->name;
+  }
+}
+
 // The folder that save() writes has the tensors of the folder that transformers wrote, and reads back to the same bits.
 TEST(SavedWeights, HaveTheLayoutOfTheFamilysFolders) {
   int joined = 0;

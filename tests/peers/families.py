@@ -322,6 +322,8 @@ def check(program, family, seed):
         of_attention = ["q_proj", "k_proj", "v_proj", "o_proj"] if getattr(config, "num_local_experts", None) else None
         if config.model_type == "deepseek_v3":
             of_attention = ["kv_b_proj", "o_proj"]  # which every model has, with q_lora_rank or without
+        if config.model_type == "qwen3_next":  # PEFT changes the rank of adapters for experts that it fuses
+            of_attention = ["q_proj", "k_proj", "v_proj", "o_proj"]
         if config.model_type == "gemma4_text":
             of_attention = ["q_proj", "o_proj"]  # which every layer has; and PEFT would adapt the projection of all layers' embeddings
         targets = of_attention or "all-linear"

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <limits>
 
+#include "base/error.h"
+
 namespace spillway::data {
 namespace {
 
@@ -24,11 +26,28 @@ std::array<BFloat16, 16> values_of(u8 scale) {
   return values;
 }
 
-Shape blocks_shape(const Shape& values, bool with_bytes) {
-  std::vector<i64> extents(values.extents().begin(), values.extents().end());
-  extents.back() /= kMxfp4Block;
-  if (with_bytes) extents.push_back(kBlockBytes);
-  return Shape(extents);
+// Returns the code of the nearest e2m1 number of |x|, ties to the even code.
+u8 code_of(float x) {
+  constexpr std::array<float, 7> kMiddles{0.25F, 0.75F, 1.25F, 1.75F, 2.5F, 3.5F, 5};  // between code i and code i + 1
+  const float magnitude = std::fabs(x);
+  u8 code = 0;
+  for (; code < kMiddles.size(); ++code) {
+    const float middle = kMiddles[code];
+    if (magnitude < middle || (magnitude == middle && code % 2 == 0)) break;
+  }
+  return std::signbit(x) ? code | 8 : code;
+}
+
+// Returns the byte of a block's scale.
+u8 scale_of(std::span<const float> block) {
+  constexpr int kBias = 127, kLargestExponent = 2;  // 6 is 1.5 * 2^2
+  constexpr u8 kNaN = 255;
+  float largest = 0;
+  for (const float x : block) {
+    if (!std::isfinite(x)) return kNaN;
+    largest = std::max(largest, std::fabs(x));
+  }
+  return largest == 0 ? u8{0} : static_cast<u8>(std::max(0, std::ilogb(largest) - kLargestExponent + kBias));
 }
 
 bool is_bytes(const TensorInfo* tensor, const Shape& shape) {
@@ -37,9 +56,22 @@ bool is_bytes(const TensorInfo* tensor, const Shape& shape) {
 
 }  // namespace
 
+Shape mxfp4_scales_shape(const Shape& values) {
+  std::vector<i64> extents(values.extents().begin(), values.extents().end());
+  extents.back() /= kMxfp4Block;
+  return Shape(extents);
+}
+
+Shape mxfp4_blocks_shape(const Shape& values) {
+  std::vector<i64> extents(values.extents().begin(), values.extents().end());
+  extents.back() /= kMxfp4Block;
+  extents.push_back(kBlockBytes);
+  return Shape(extents);
+}
+
 bool is_mxfp4(const WeightFolder& folder, const std::string& blocks, const std::string& scales, const Shape& shape) {
-  return shape.rank() > 0 && shape[shape.rank() - 1] % kMxfp4Block == 0 && is_bytes(folder.find(blocks), blocks_shape(shape, true)) &&
-         is_bytes(folder.find(scales), blocks_shape(shape, false));
+  return shape.rank() > 0 && shape[shape.rank() - 1] % kMxfp4Block == 0 && is_bytes(folder.find(blocks), mxfp4_blocks_shape(shape)) &&
+         is_bytes(folder.find(scales), mxfp4_scales_shape(shape));
 }
 
 void read_mxfp4(const WeightFolder& folder, const std::string& blocks, const std::string& scales, i64 begin, std::span<std::byte> out) {
@@ -59,6 +91,22 @@ void read_mxfp4(const WeightFolder& folder, const std::string& blocks, const std
         std::memcpy(to, &value, sizeof(value));
         to += sizeof(value);
       }
+    }
+  }
+}
+
+void encode_mxfp4(std::span<const float> values, std::span<std::byte> blocks, std::span<std::byte> scales) {
+  require(std::ssize(values) % kMxfp4Block == 0 && std::ssize(blocks) == std::ssize(values) / 2 &&
+              std::ssize(scales) == std::ssize(values) / kMxfp4Block,
+          "[mxfp4] expected values in blocks of 32, half as many bytes of blocks, and a byte of scale for each block");
+  for (size_t block = 0; block < scales.size(); ++block) {
+    const std::span<const float> from = values.subspan(block * kMxfp4Block, kMxfp4Block);
+    const u8 scale = scale_of(from);
+    scales[block] = static_cast<std::byte>(scale);
+    for (size_t i = 0; i < kBlockBytes; ++i) {
+      // Division by the scale is exact: it is a power of two, and quotients below 2^-126 round to 0 all the same.
+      const auto code = [&](float x) { return scale == 255 ? u8{0} : code_of(std::ldexp(x, 127 - scale)); };
+      blocks[block * kBlockBytes + i] = static_cast<std::byte>(code(from[2 * i]) | code(from[2 * i + 1]) << 4);
     }
   }
 }

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "data/weights/mxfp4.h"
 #include "device/stream.h"
 #include "models/part_reader.h"
 
@@ -91,7 +92,7 @@ std::vector<ExportTensor> export_tensors(const nn::Sequential& model, const std:
       continue;
     }
     const auto [entry, is_new] = larger.emplace(name, tensors.size());
-    if (is_new) tensors.push_back({name, part->shape, dtype, {}});
+    if (is_new) tensors.push_back({name, part->shape, dtype, {}, part->scales});
     ExportTensor& tensor = tensors[entry->second];
     require(tensor.shape == part->shape, "[export] expected all parts of a tensor to give it the same shape");
     tensor.dtype = joined(tensor.dtype, dtype);
@@ -121,6 +122,32 @@ void write_tensor(const WeightSource& source, const ExportTensor& tensor, const 
     require(window.filled == window.end - window.begin, "[export] expected the parameters to fill the tensor of which they are parts");
     write(window.begin * width, window.bytes);
   });
+}
+
+void write_mxfp4(const WeightSource& source, const ExportTensor& tensor, const WriteBytes& blocks, const WriteBytes& scales) {
+  ExportTensor wide = tensor;
+  wide.dtype = DType::f32;
+  write_tensor(source, wide, [&](i64 offset, std::span<const std::byte> bytes) {
+    const i64 begin = offset / size_of(DType::f32), elems = std::ssize(bytes) / size_of(DType::f32);
+    std::vector<float> values(static_cast<size_t>(elems));
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    std::vector<std::byte> codes(static_cast<size_t>(elems / 2)), exponents(static_cast<size_t>(elems / data::kMxfp4Block));
+    data::encode_mxfp4(values, codes, exponents);
+    blocks(begin / 2, codes);
+    scales(begin / data::kMxfp4Block, exponents);
+  });
+}
+
+std::vector<data::TensorInfo> ExportTensor::infos() const {
+  if (scales.empty()) return {{.name = name, .dtype = dtype, .shape = shape}};
+  return {{.name = name, .dtype = DType::uint8, .shape = data::mxfp4_blocks_shape(shape)},
+          {.name = scales, .dtype = DType::uint8, .shape = data::mxfp4_scales_shape(shape)}};
+}
+
+i64 ExportTensor::bytes() const {
+  i64 all = 0;
+  for (const data::TensorInfo& info : infos()) all += info.shape.elems() * size_of(info.dtype);
+  return all;
 }
 
 }  // namespace spillway::models

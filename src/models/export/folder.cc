@@ -22,24 +22,34 @@ struct Member {
   const data::WeightFolder* copied = nullptr;
 };
 
-void copy_tensor(const Member& member, const WriteBytes& write) {
-  const i64 width = size_of(member.tensor.dtype), bytes = member.tensor.bytes();
+void copy_tensor(const data::WeightFolder& folder, const data::TensorInfo& tensor, const WriteBytes& write) {
+  const i64 width = size_of(tensor.dtype), bytes = tensor.bytes();
   std::vector<std::byte> piece(static_cast<size_t>(std::min<i64>(bytes, kMiB)));
   for (i64 at = 0; at < bytes; at += std::ssize(piece)) {
     const auto part = std::span(piece).first(static_cast<size_t>(std::min<i64>(bytes - at, std::ssize(piece))));
-    member.copied->read_as(member.tensor.name, at / width, member.tensor.dtype, part);
+    folder.read_as(tensor.name, at / width, tensor.dtype, part);
     write(at, part);
   }
 }
 
 void write_shard(const std::filesystem::path& path, const std::vector<Member>& members, const WeightSource& source) {
   std::vector<data::TensorInfo> tensors;
-  for (const auto& [tensor, copied] : members) tensors.push_back({.name = tensor.name, .dtype = tensor.dtype, .shape = tensor.shape});
+  for (const auto& [tensor, copied] : members) std::ranges::copy(tensor.infos(), std::back_inserter(tensors));
   data::SafetensorsWriter writer(path, tensors, {{"format", "pt"}});
-  for (size_t n = 0; n < members.size(); ++n) {
-    const Member& member = members[n];
-    const auto write = [&](i64 offset, std::span<const std::byte> bytes) { writer.write(writer.tensors()[n], offset, bytes); };
-    member.copied ? copy_tensor(member, write) : write_tensor(source, member.tensor, write);
+  size_t next = 0;
+  for (const auto& [tensor, copied] : members) {
+    const size_t first = next;
+    next += tensor.infos().size();
+    const auto writing = [&](size_t n) -> WriteBytes {
+      return [&writer, n](i64 offset, std::span<const std::byte> bytes) { writer.write(writer.tensors()[n], offset, bytes); };
+    };
+    if (copied) {
+      for (size_t n = first; n < next; ++n) copy_tensor(*copied, writer.tensors()[n], writing(n));
+    } else if (tensor.scales.empty()) {
+      write_tensor(source, tensor, writing(first));
+    } else {
+      write_mxfp4(source, tensor, writing(first), writing(first + 1));
+    }
   }
   writer.finish();
 }
@@ -58,18 +68,39 @@ std::vector<Member> copied_members(const FolderWeights& whole, const std::filesy
   return members;
 }
 
+// Returns the form of the parameter that is a part of a tensor in MXFP4, or null.
+const nn::StoredPart* mxfp4_part(const nn::Parameter& parameter) {
+  const auto found = std::ranges::find_if(parameter.stored, [](const nn::StoredPart& part) { return !part.scales.empty(); });
+  return found == parameter.stored.end() ? nullptr : &*found;
+}
+
+void require_mxfp4(const PlainModel& plain, bool is_whole) {
+  if (!is_whole && std::ranges::any_of(plain.model().parameters, [](const auto& p) { return mxfp4_part(*p) != nullptr; })) return;
+  throw Error(ErrorCode::usage,
+              "[--dtype] expected a model whose folders have experts in MXFP4, which is gpt-oss with widths that are multiples of 32, got "
+              "another model: give fp32, bf16 or fp16");
+}
+
 }  // namespace
 
 ExportResult export_folder(const PlainModel& plain, const std::filesystem::path& to, const std::optional<std::string>& dtype,
                            i64 max_shard_bytes, const std::optional<std::filesystem::path>& whole_folder) {
+  const bool in_mxfp4 = dtype == "mxfp4";
+  if (in_mxfp4) require_mxfp4(plain, whole_folder.has_value());
   std::optional<FolderWeights> whole;
   if (whole_folder) whole.emplace(plain.model(), *whole_folder);
   std::vector<Member> members;
   for (ExportTensor& tensor : export_tensors(plain.model(), [&](const nn::Parameter& p) {
-         const DType wanted = dtype ? exported_dtype(*dtype) : plain.stored_dtype(p);
+         const DType wanted = in_mxfp4 ? DType::bf16 : dtype ? exported_dtype(*dtype) : plain.stored_dtype(p);
+         if (const nn::StoredPart* part = in_mxfp4 ? mxfp4_part(p) : nullptr) return ExportPlace{part->tensor, part, wanted};
          return whole ? ExportPlace{whole->stored_name(p), whole->stored_part(p), wanted} : first_place(p, wanted);
        }))
     members.push_back({std::move(tensor)});
+  for (Member& member : members) {  // what the folder has in MXFP4 was not trained since
+    const auto& [parameter, part] = member.tensor.members.front();
+    if (!member.tensor.scales.empty() && plain.stored().stored_part(*parameter) == nullptr) continue;
+    if (!member.tensor.scales.empty() && !plain.stored().stored_part(*parameter)->scales.empty()) member.copied = &plain.stored().tensors();
+  }
   const DType last = members.back().tensor.dtype;
   if (whole) {
     for (Member& member : copied_members(*whole, *whole_folder)) members.push_back(std::move(member));
@@ -91,10 +122,12 @@ ExportResult export_folder(const PlainModel& plain, const std::filesystem::path&
     const std::string name =
         shards.size() == 1 ? "model.safetensors" : fmt::format("model-{:05}-of-{:05}.safetensors", s + 1, shards.size());
     write_shard(to / name, shards[s], plain.weights());
-    for (const Member& member : shards[s]) index["weight_map"][member.tensor.name] = name;
+    for (const Member& member : shards[s]) {
+      for (const data::TensorInfo& info : member.tensor.infos()) index["weight_map"][info.name] = name;
+    }
   }
   if (shards.size() > 1) data::write_text(to / "model.safetensors.index.json", index.dump(2) + "\n");
-  data::write_text(to / "config.json", whole ? config_text(*whole_folder) : to_json(plain.config(), last));
+  data::write_text(to / "config.json", whole ? config_text(*whole_folder) : to_json(plain.config(), last, in_mxfp4));
   return {std::ssize(members), std::ssize(shards)};
 }
 

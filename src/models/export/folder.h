@@ -17,7 +17,9 @@ struct ExportResult {
 /// even); without it the stored types are kept. Writes one file, or shards of at most `max_shard_bytes` with an index.
 /// Throws Error(usage) on another dtype, Error(data) when the model's folder does not hold the model, and Error(io).
 /// If the model is the language model of a model of several parts, `whole` is the folder of that model. The export is then a folder of the
-/// same kind: its config.json and its other tensors are copied unchanged, and all tensors have the names that they have there.
+/// same kind: its config.json and its other tensors are copied unchanged, and all tensors have the names that they have there. If `dtype`
+/// is "mxfp4", the folder is as gpt-oss is published: the weights of experts are rounded to MXFP4 (data/weights/mxfp4.h), or copied byte by
+/// byte if the model's folder has them so, and all else is bf16. Throws Error(usage) for models whose folders cannot have experts so.
 ExportResult export_folder(const PlainModel& model, const std::filesystem::path& to, const std::optional<std::string>& dtype,
                            i64 max_shard_bytes, const std::optional<std::filesystem::path>& whole = {});
 

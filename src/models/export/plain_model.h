@@ -23,6 +23,8 @@ class PlainModel {
   const WeightSource& weights() const { return *weights_; }
   /// Returns the element type that the parameter has in the folder of the weights.
   DType stored_dtype(const nn::Parameter& parameter) const { return stored_->stored_dtype(parameter); }
+  /// Returns the folder of the weights, without adapters and averages.
+  const FolderWeights& stored() const { return *stored_; }
 
  private:
   ModelConfig config_;

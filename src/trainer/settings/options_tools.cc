@@ -223,8 +223,9 @@ std::vector<Option> export_options() {
        .commands = here},
       {.name = "dtype",
        .group = kGroup,
-       .help = "type of the written weights; q8_0 (only gguf): 8 bits per weight, in blocks of 32 with a scale",
-       .field = word(&ExportConfig::dtype, {"fp32", "bf16", "fp16", "q8_0"}),
+       .help = "type of the written weights; q8_0 (only gguf): 8 bits per weight, in blocks of 32 with a scale; mxfp4 (only gpt-oss, hf): "
+               "experts in 4 bits as published, rounded unless the model's folder has them so, and all else in bf16",
+       .field = word(&ExportConfig::dtype, {"fp32", "bf16", "fp16", "q8_0", "mxfp4"}),
        .commands = here,
        .default_text = "as stored (gguf: fp16 if stored in fp32)"},
       {.name = "merge",

@@ -76,7 +76,7 @@ CONFIGS = {
     "gpt-oss": lambda: transformers.GptOssConfig(**SIZES, head_dim=6, num_local_experts=5, num_experts_per_tok=2, sliding_window=6, swiglu_limit=0.5,
                                                  rope_parameters=yarn(100.0, 32, truncate=False, beta_fast=2.0, beta_slow=1.0)),
     "gpt-oss-mxfp4": lambda: transformers.GptOssConfig(
-        **{**SIZES, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}, head_dim=6, num_local_experts=3, num_experts_per_tok=2,
+        **{**SIZES, "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2}, head_dim=6, num_local_experts=3, num_experts_per_tok=2,
         sliding_window=6, rope_parameters=rope(10000.0)),
     "granite": lambda: transformers.GraniteConfig(**SIZES, embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.3,
                                                   logits_scaling=1.7, attention_bias=True, mlp_bias=True, rope_parameters=rope(10000.0)),
@@ -97,9 +97,9 @@ CONFIGS = {
         10000.0, 8, mscale=1.0, mscale_all_dim=0.6, llama_4_scaling_beta=0.3, beta_fast=2.0, beta_slow=1.0)),
     "olmo3": lambda: transformers.Olmo3Config(**SIZES, sliding_window=6, layer_types=TYPES, rope_parameters={
         "full_attention": yarn(10000.0, 8, beta_fast=2.0, beta_slow=1.0), "sliding_attention": rope(10000.0)}),
-    "phi3-longrope": lambda: transformers.Phi3Config(**{**SIZES, "hidden_size": 32}, original_max_position_embeddings=16, resid_pdrop=0.0,
+    "phi3-longrope": lambda: transformers.Phi3Config(**{**SIZES, "hidden_size": 32, "num_hidden_layers": 2}, original_max_position_embeddings=16, resid_pdrop=0.0,
                                                      embd_pdrop=0.0, sliding_window=None, rope_parameters=longrope(16)),
-    "phi3-shortrope": lambda: transformers.Phi3Config(**{**SIZES, "hidden_size": 32}, original_max_position_embeddings=32, resid_pdrop=0.0,
+    "phi3-shortrope": lambda: transformers.Phi3Config(**{**SIZES, "hidden_size": 32, "num_hidden_layers": 2}, original_max_position_embeddings=32, resid_pdrop=0.0,
                                                       embd_pdrop=0.0, sliding_window=7, tie_word_embeddings=True, rope_parameters=longrope(32)),
     "qwen3_5": lambda: transformers.Qwen3_5TextConfig(
         **SIZES, head_dim=8, layer_types=["linear_attention", "full_attention", "linear_attention"], linear_num_key_heads=2,
