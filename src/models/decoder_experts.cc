@@ -51,9 +51,8 @@ ops::RouterOptions DecoderExperts::options(const Context& context) const {
   return options;
 }
 
-// transformers multiplies a router with a correction in fp32, whatever the model's type is.
 Variable DecoderExperts::logits(const Variable& x_NC, const Context& context) const {
-  if (!bias_E_) return router_(x_NC, context);
+  if (!routing_.wide) return router_(x_NC, context);
   return ops::linear(ops::widened(x_NC), ops::widened(router_.weights(context).w.stored), {}, ops::WeightLayout::out_in);
 }
 

@@ -164,13 +164,19 @@ def random_config(family, rng):
             topk_group=rng.choice([1, groups]), num_experts_per_tok=2, n_shared_experts=rng.choice([1, 2]), moe_intermediate_size=12,
             first_k_dense_replace=rng.choice([0, 1]), routed_scaling_factor=rng.choice([1.0, 2.5]), norm_topk_prob=rng.random() < 0.7,
             rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5})
-    if family == "deepseek_v3":
+    if family in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite"):
         groups = rng.choice([1, 3])
-        return transformers.DeepseekV3Config(
+        kind = {"deepseek_v2": transformers.DeepseekV2Config, "deepseek_v3": transformers.DeepseekV3Config}.get(family, transformers.Glm4MoeLiteConfig)
+        more = {}
+        if family == "glm4_moe_lite":
+            more = dict(mlp_layer_types=[rng.choice(["dense", "sparse"]) for _ in types[1:]] + ["sparse"])
+        if family == "deepseek_v2":
+            more = dict(topk_method=rng.choice(["greedy", "group_limited_greedy"]), routed_scaling_factor=rng.choice([1.0, 1.7]))
+        return kind(
             **dict(common, num_key_value_heads=heads), q_lora_rank=rng.choice([None, 10]), kv_lora_rank=rng.choice([6, 9]),
             qk_rope_head_dim=rng.choice([2, 4]), qk_nope_head_dim=rng.choice([4, 7]), v_head_dim=rng.choice([3, 6]), n_routed_experts=6,
             n_group=groups, topk_group=rng.choice([1, groups]), num_experts_per_tok=2, n_shared_experts=rng.choice([1, 2]),
-            moe_intermediate_size=12, first_k_dense_replace=rng.choice([0, 1]), attention_bias=rng.random() < 0.5, rope_parameters=rng.choice([
+            moe_intermediate_size=12, first_k_dense_replace=rng.choice([0, 1]), attention_bias=rng.random() < 0.5, **more, rope_parameters=rng.choice([
                 {"rope_type": "default", "rope_theta": 10000.0},
                 {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 8, "mscale": 1.0,
                  "mscale_all_dim": 1.0}]))
@@ -210,7 +216,7 @@ def random_config(family, rng):
 FAMILIES = ["llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "mixtral", "gemma2", "gemma3_text", "phi3", "olmo2",
             "olmo3", "smollm3", "ministral3", "seed_oss", "granite", "glm4", "cohere2", "longrope", "gemma4",
             "granitemoehybrid", "lfm2", "glm4_moe", "deepseek_v3", "gpt_oss",
-            "qwen3_5_text", "qwen3_5_moe_text", "qwen3_next"]
+            "qwen3_5_text", "qwen3_5_moe_text", "qwen3_next", "deepseek_v2", "glm4_moe_lite"]
 
 
 @contextlib.contextmanager
@@ -320,7 +326,7 @@ def check(program, family, seed):
         stabilized = rng.random() < 0.5
         # PEFT turns the names of MLPs into those of fused experts, which have no adapters here, and loses those of plain MLPs beside them.
         of_attention = ["q_proj", "k_proj", "v_proj", "o_proj"] if getattr(config, "num_local_experts", None) else None
-        if config.model_type == "deepseek_v3":
+        if config.model_type in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite"):
             of_attention = ["kv_b_proj", "o_proj"]  # which every model has, with q_lora_rank or without
         if config.model_type == "qwen3_next":  # PEFT changes the rank of adapters for experts that it fuses
             of_attention = ["q_proj", "k_proj", "v_proj", "o_proj"]

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "kernels/experts/router.h"
 #include "models/families/config_parts.h"
@@ -68,7 +69,7 @@ ExpertsConfig read_routed_experts(const ConfigObject& object, const ModelConfig&
     object.complain("n_shared_experts", fmt::format("shared experts of together at most {} elements", kMaxMlpWidth));
   experts.normalised = object.flag("norm_topk_prob", true);
   RoutingConfig& routing = experts.routing;
-  routing.sigmoid = routing.corrected = true;
+  routing.wide = routing.sigmoid = routing.corrected = true;
   routing.factor = object.real("routed_scaling_factor", 0, 1e6, d.factor, true);
   routing.added_to_sum = 1e-20, routing.best_of_group = 2;
   routing.groups = object.whole("n_group", 1, kernels::kMaxExpertGroups, d.groups);
@@ -79,9 +80,14 @@ ExpertsConfig read_routed_experts(const ConfigObject& object, const ModelConfig&
   if (routing.chosen_groups * size < experts.chosen)
     object.complain("topk_group",
                     fmt::format("groups with together at least {} experts, the value of `num_experts_per_tok`", experts.chosen));
-  const i64 dense = object.whole("first_k_dense_replace", 0, kMaxLayers, d.dense);
-  for (i64 layer = 0; layer < std::min(dense, config.layers); ++layer) experts.dense_layers.push_back(layer);
+  experts.dense_layers = read_first_dense_layers(object, config, d.dense);
   return experts;
+}
+
+std::vector<i64> read_first_dense_layers(const ConfigObject& object, const ModelConfig& config, i64 otherwise) {
+  std::vector<i64> dense(static_cast<size_t>(std::min(object.whole("first_k_dense_replace", 0, kMaxLayers, otherwise), config.layers)));
+  std::iota(dense.begin(), dense.end(), i64{0});
+  return dense;
 }
 
 void write_routed_experts(const ModelConfig& c, json& root) {

@@ -67,6 +67,8 @@ struct RoutedExpertDefaults {
 };
 /// Reads experts that sigmoids choose, with a correction and in groups.
 ExpertsConfig read_routed_experts(const ConfigObject& object, const ModelConfig& config, const RoutedExpertDefaults& defaults);
+/// Returns the layers without experts: the first `first_k_dense_replace`, or `otherwise` without that key.
+std::vector<i64> read_first_dense_layers(const ConfigObject& object, const ModelConfig& config, i64 otherwise);
 void write_routed_experts(const ModelConfig& config, nlohmann::json& root);
 /// Writes what every mixture of experts has.
 void write_experts(const ModelConfig& config, nlohmann::json& root);

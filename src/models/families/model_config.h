@@ -41,7 +41,9 @@ enum class Family {
   qwen3_next,
   glm4,
   glm4_moe,
+  deepseek_v2,
   deepseek_v3,
+  glm4_moe_lite,
   kimi_k2,
   cohere2,
   gpt_oss,
@@ -100,6 +102,7 @@ struct LatentAttention {
 
 /// How a router chooses and weights the experts of a token, where it differs from Mixtral's (kernels/experts/router.h).
 struct RoutingConfig {
+  bool wide = false;       // whether the router multiplies in fp32 whatever the model's type is
   bool sigmoid = false;    // whether each expert's probability is the sigmoid of its logit instead of a share of the softmax
   bool corrected = false;  // whether a number for each expert, e_score_correction_bias of the folder, is added for the choice alone
   // Experts are chosen from the chosen_groups best of so many groups. A group's score is the sum of its best_of_group largest numbers.

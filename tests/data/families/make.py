@@ -43,6 +43,15 @@ def longrope(original):
 CONFIGS = {
     "cohere2": lambda: transformers.Cohere2Config(**{**SIZES, "tie_word_embeddings": True}, sliding_window=6, layer_types=TYPES,
                                                   logit_scale=0.3, layer_norm_eps=1e-3, rope_parameters=rope(10000.0)),
+    "deepseek-v2": lambda: transformers.DeepseekV2Config(
+        **{**SIZES, "num_key_value_heads": 4, "num_hidden_layers": 2}, q_lora_rank=10, kv_lora_rank=8, qk_rope_head_dim=4, qk_nope_head_dim=6,
+        v_head_dim=5, moe_intermediate_size=12, n_routed_experts=6, num_experts_per_tok=2, topk_method="group_limited_greedy", n_group=3,
+        topk_group=2, n_shared_experts=1, first_k_dense_replace=1, routed_scaling_factor=1.5, norm_topk_prob=True,
+        rope_parameters=yarn(10000.0, 8, mscale=1.0, mscale_all_dim=0.7, beta_fast=2.0, beta_slow=1.0)),
+    "glm4-moe-lite": lambda: transformers.Glm4MoeLiteConfig(
+        **{**SIZES, "num_key_value_heads": 4, "num_hidden_layers": 2}, q_lora_rank=10, kv_lora_rank=8, qk_rope_head_dim=4, qk_nope_head_dim=6,
+        v_head_dim=7, moe_intermediate_size=12, n_routed_experts=4, num_experts_per_tok=2, mlp_layer_types=["sparse", "dense"],
+        rope_parameters=rope(10000.0)),
     "deepseek-v3": lambda: transformers.DeepseekV3Config(
         **{**SIZES, "num_key_value_heads": 4}, q_lora_rank=10, kv_lora_rank=8, qk_rope_head_dim=4, qk_nope_head_dim=6, v_head_dim=5,
         moe_intermediate_size=12, n_routed_experts=6, num_experts_per_tok=2, n_group=3, topk_group=2, first_k_dense_replace=1,
