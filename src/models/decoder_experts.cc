@@ -34,8 +34,9 @@ DecoderExperts::DecoderExperts(const ModelConfig& c, const std::string& layer_na
   if (c.experts->shared_width > 0) shared_.emplace(with_shared_width(c), layer_name + "." + names.shared, layer, dtype);
   if (shared_ && names.shared_gate) shared_gate_.emplace(projection(c, layer_name + "." + names.shared_gate, c.width, 1, false, dtype));
   if (!routing_.corrected) return;
-  bias_E_ = nn::make_parameter(mixture_name(c, layer_name) + ".gate.e_score_correction_bias", {c.experts->count}, dtype,
-                               {nn::Initializer::Kind::zeros});
+  const i64 E = c.experts->count;
+  bias_E_ = nn::make_parameter(mixture_name(c, layer_name) + "." + names.correction, names.correction_is_row ? Shape{1, E} : Shape{E},
+                               dtype, {nn::Initializer::Kind::zeros});
   bias_E_->frozen = true;
 }
 
@@ -44,10 +45,11 @@ ops::RouterOptions DecoderExperts::options(const Context& context) const {
                              .chosen_groups = routing_.chosen_groups,
                              .best_of_group = routing_.best_of_group,
                              .normalised = normalised_,
+                             .least_sum = routing_.least_sum,
                              .added_to_sum = routing_.added_to_sum,
                              .factor = routing_.factor};
   if (routing_.sigmoid) options.scores = ops::RouterOptions::Scores::sigmoid;
-  if (bias_E_) options.bias_E = ops::widened(context.use(*bias_E_)).value;
+  if (bias_E_) options.bias_E = ops::widened(context.use(*bias_E_)).value.reshape({bias_E_->elems()});
   return options;
 }
 

@@ -31,6 +31,9 @@ const char* kDeepSeek = R"({"model_type": "deepseek_v3", "hidden_size": 32, "num
 const char* kQwen35 = R"({"model_type": "qwen3_5_text", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
                           "num_key_value_heads": 2, "intermediate_size": 80, "layer_types": ["linear_attention", "full_attention"]})";
 
+const char* kErnie = R"({"model_type": "ernie4_5_moe", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+                         "num_key_value_heads": 2, "intermediate_size": 80})";
+
 struct Hostile {
   const char* base;
   const char* changes;  // replace keys of `base`
@@ -114,6 +117,9 @@ INSTANTIATE_TEST_SUITE_P(
         Hostile{kQwen35, R"({"linear_key_head_dim": 100000})", "linear_key_head_dim", "from 1 to"},
         Hostile{kQwen35, R"({"linear_conv_kernel_dim": 9})", "linear_conv_kernel_dim", "from 1 to 8"},
         Hostile{kQwen35, R"({"attn_output_gate": false})", "attn_output_gate", "true or no such key"},
+        Hostile{kErnie, R"({"use_bias": true})", "use_bias", "not supported"}, Hostile{kErnie, R"({"moe_k": 65})", "moe_k", "from 1 to 64"},
+        Hostile{kErnie, R"({"moe_layer_interval": 0})", "moe_layer_interval", "from 1 to"},
+        Hostile{kErnie, R"({"moe_num_experts": 100000})", "moe_num_experts", "from 1 to"},
         Hostile{kDeepSeek, R"({"model_type": "deepseek_v2"})", "num_experts_per_tok", "a whole number"},
         Hostile{kDeepSeek, R"({"model_type": "deepseek_v2", "num_experts_per_tok": 2, "topk_method": "noaux_tc"})", "topk_method",
                 "greedy or group_limited_greedy"},

@@ -174,7 +174,7 @@ def random_config(family, rng):
             more = dict(topk_method=rng.choice(["greedy", "group_limited_greedy"]), routed_scaling_factor=rng.choice([1.0, 1.7]))
         return kind(
             **dict(common, num_key_value_heads=heads), q_lora_rank=rng.choice([None, 10]), kv_lora_rank=rng.choice([6, 9]),
-            qk_rope_head_dim=rng.choice([2, 4]), qk_nope_head_dim=rng.choice([4, 7]), v_head_dim=rng.choice([3, 6]), n_routed_experts=6,
+            qk_rope_head_dim=rng.choice([2, 4]), qk_nope_head_dim=rng.choice([4, 6 if family == "deepseek_v2" else 7]), v_head_dim=rng.choice([3, 6]), n_routed_experts=6,
             n_group=groups, topk_group=rng.choice([1, groups]), num_experts_per_tok=2, n_shared_experts=rng.choice([1, 2]),
             moe_intermediate_size=12, first_k_dense_replace=rng.choice([0, 1]), attention_bias=rng.random() < 0.5, **more, rope_parameters=rng.choice([
                 {"rope_type": "default", "rope_theta": 10000.0},
@@ -192,6 +192,11 @@ def random_config(family, rng):
             linear_key_head_dim=rng.choice([4, 7]), linear_value_head_dim=rng.choice([4, 6]), linear_conv_kernel_dim=rng.choice([2, 4]),
             layer_types=[rng.choice(["linear_attention", "full_attention"]) for _ in types[1:]] + ["full_attention"],  # transformers needs one
             rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": rng.choice([0.25, 0.5, 1.0])})
+    if family == "ernie4_5_moe":
+        named = {k: v for k, v in common.items() if k != "attention_dropout"}
+        return transformers.Ernie4_5_MoeConfig(**named, moe_num_experts=rng.choice([3, 6]), moe_k=2, moe_intermediate_size=12,
+            moe_num_shared_experts=rng.choice([0, 1, 2]), moe_layer_start_index=rng.choice([0, 1]), moe_norm_min=rng.choice([1e-12, 0.7]),
+            rope_parameters={"rope_type": "default", "rope_theta": 10000.0})
     if family in ("qwen3_5_moe_text", "qwen3_next"):
         keys = rng.choice([1, 2])
         kind, more = transformers.Qwen3_5MoeTextConfig, {}
@@ -216,7 +221,7 @@ def random_config(family, rng):
 FAMILIES = ["llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "mixtral", "gemma2", "gemma3_text", "phi3", "olmo2",
             "olmo3", "smollm3", "ministral3", "seed_oss", "granite", "glm4", "cohere2", "longrope", "gemma4",
             "granitemoehybrid", "lfm2", "glm4_moe", "deepseek_v3", "gpt_oss",
-            "qwen3_5_text", "qwen3_5_moe_text", "qwen3_next", "deepseek_v2", "glm4_moe_lite"]
+            "qwen3_5_text", "qwen3_5_moe_text", "qwen3_next", "deepseek_v2", "glm4_moe_lite", "ernie4_5_moe"]
 
 
 @contextlib.contextmanager

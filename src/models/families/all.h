@@ -16,6 +16,7 @@ extern const DecoderFamily kLfm2;
 extern const DecoderFamily kQwen35, kQwen35Moe, kQwen3Next;
 extern const DecoderFamily kGlm4, kGlm4Moe, kGlm4MoeLite;
 extern const DecoderFamily kCohere2;
+extern const DecoderFamily kErnie45Moe;
 extern const DecoderFamily kGptOss;
 
 }  // namespace spillway::models

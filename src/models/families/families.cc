@@ -7,10 +7,10 @@
 namespace spillway::models {
 namespace {
 
-constexpr std::array kAll{&kLlama,         &kMistral,   &kQwen2,     &kQwen3,      &kQwen3Moe,   &kMixtral,    &kGemma2,  &kGemma3,
-                          &kGemma4,        &kPhi3,      &kOlmo2,     &kOlmo3,      &kSmolLm3,    &kMinistral3, &kSeedOss, &kGranite,
-                          &kGraniteHybrid, &kLfm2,      &kGlm4,      &kGlm4Moe,    &kCohere2,    &kDeepSeekV3, &kKimiK2,  &kGptOss,
-                          &kQwen35,        &kQwen35Moe, &kQwen3Next, &kDeepSeekV2, &kGlm4MoeLite};
+constexpr std::array kAll{&kLlama,         &kMistral,   &kQwen2,     &kQwen3,      &kQwen3Moe,    &kMixtral,    &kGemma2,  &kGemma3,
+                          &kGemma4,        &kPhi3,      &kOlmo2,     &kOlmo3,      &kSmolLm3,     &kMinistral3, &kSeedOss, &kGranite,
+                          &kGraniteHybrid, &kLfm2,      &kGlm4,      &kGlm4Moe,    &kCohere2,     &kDeepSeekV3, &kKimiK2,  &kGptOss,
+                          &kQwen35,        &kQwen35Moe, &kQwen3Next, &kDeepSeekV2, &kGlm4MoeLite, &kErnie45Moe};
 
 }  // namespace
 

@@ -41,6 +41,7 @@ enum class Family {
   qwen3_next,
   glm4,
   glm4_moe,
+  ernie4_5_moe,
   deepseek_v2,
   deepseek_v3,
   glm4_moe_lite,
@@ -107,8 +108,8 @@ struct RoutingConfig {
   bool corrected = false;  // whether a number for each expert, e_score_correction_bias of the folder, is added for the choice alone
   // Experts are chosen from the chosen_groups best of so many groups. A group's score is the sum of its best_of_group largest numbers.
   i64 groups = 1, chosen_groups = 1, best_of_group = 1;
-  double added_to_sum = 0;  // is added to the sum by which the weights are divided
-  double factor = 1;        // the factor of the weights
+  double least_sum = 0, added_to_sum = 0;  // the weights are divided by max(their sum, least_sum) + added_to_sum
+  double factor = 1;                       // the factor of the weights
   bool operator==(const RoutingConfig&) const = default;
 };
 

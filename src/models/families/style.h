@@ -39,7 +39,9 @@ struct DecoderStyle {
   /// of the stacked experts are within the mixture, those of the shared expert and its gate within the layer.
   struct ExpertNames {
     const char *mixture = "mlp", *router = "gate", *gate = "gate_proj", *up = "up_proj", *down = "down_proj";
-    const char* shared = "mlp.shared_experts";  // the MLP for every token, if the model has one
+    const char* correction = "gate.e_score_correction_bias";  // of the router (RoutingConfig::corrected); within the mixture
+    bool correction_is_row = false;                           // whether its shape is [1, E] instead of [E]
+    const char* shared = "mlp.shared_experts";                // the MLP for every token, if the model has one
     const char* shared_gate = nullptr;  // the projection to the number whose sigmoid multiplies that MLP's output; null if none does
     const char *stacked_gate_up = "experts.gate_up_proj", *stacked_down = "experts.down_proj";
     bool biases = false;       // whether the router and the experts' projections have biases

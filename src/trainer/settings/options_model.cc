@@ -22,7 +22,7 @@ std::vector<Option> model() {
                "command-r7b command-a gemma4-e2b gemma4-e4b gemma4-26b-a4b gemma4-31b glm4-9b glm4-32b glm4.5-air-106b-a12b "
                "glm4.6-355b-a32b gpt-oss-20b gpt-oss-120b granite3.3-2b granite3.3-8b lfm2-1.2b ministral3-3b ministral3-8b "
                "ministral3-14b seed-oss-36b olmo3-7b olmo3-32b phi4-mini qwen3-next-80b-a3b "
-               "qwen3.5-35b-a3b smollm3-3b deepseek-v2-lite-16b deepseek-v3-671b glm4.7-flash-30b-a3b "
+               "qwen3.5-35b-a3b smollm3-3b deepseek-v2-lite-16b deepseek-v3-671b ernie4.5-21b-a3b glm4.7-flash-30b-a3b "
                "cifar-net lenet alexnet vgg11 resnet20 "
                "resnet18 resnet34 resnet50; write ./gpt2-tiny for a folder with the name of a preset",
        .field = text(&ResourceConfig::model),

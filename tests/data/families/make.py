@@ -60,6 +60,9 @@ CONFIGS = {
         **{**SIZES, "num_key_value_heads": 4, "num_hidden_layers": 2}, q_lora_rank=None, kv_lora_rank=8, qk_rope_head_dim=2, qk_nope_head_dim=4,
         v_head_dim=6, moe_intermediate_size=12, n_routed_experts=4, num_experts_per_tok=3, n_group=1, topk_group=1, first_k_dense_replace=0,
         norm_topk_prob=False, attention_bias=True, rope_parameters=rope(10000.0)),
+    "ernie4_5-moe": lambda: transformers.Ernie4_5_MoeConfig(
+        **{k: v for k, v in SIZES.items() if k != "attention_dropout"} | {"tie_word_embeddings": False}, moe_num_experts=4, moe_k=2,
+        moe_intermediate_size=12, moe_num_shared_experts=1, moe_layer_start_index=1, moe_norm_min=0.7, rope_parameters=rope(10000.0)),
     "gemma4": lambda: transformers.Gemma4TextConfig(
         **{**SIZES, "num_hidden_layers": 4}, head_dim=4, global_head_dim=8, num_global_key_value_heads=1, attention_k_eq_v=True, sliding_window=6,
         hidden_size_per_layer_input=0, layer_types=TYPES + ["full_attention"], final_logit_softcapping=3.0, rope_parameters={
@@ -198,7 +201,7 @@ def interleaved_experts(base, last, stack):
 
 def text_of(model):
     """The parameters of the language model, by name."""
-    return [(k, p) for k, p in model.named_parameters() if "vision" not in k and "projector" not in k]
+    return [(k, p) for k, p in model.named_parameters() if "vision" not in k and "projector" not in k and p.requires_grad]
 
 
 def steps(model, batches):
@@ -271,7 +274,7 @@ def write(name, config, seed):
         for key, b in sorted(model.named_buffers()):
             if key.endswith("layer_scalar"):
                 b.copy_(1 + 0.3 * torch.randn(b.shape, generator=g))
-            if key.endswith("e_score_correction_bias"):
+            if key.endswith("e_score_correction_bias"):  # a buffer, or in Ernie a parameter
                 b.copy_(0.3 * torch.randn(b.shape, generator=g))
     model.eval()
     stored = round_experts(model) if name.endswith("mxfp4") else {}
