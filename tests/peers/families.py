@@ -333,7 +333,7 @@ def check(program, family, seed):
         of_attention = ["q_proj", "k_proj", "v_proj", "o_proj"] if getattr(config, "num_local_experts", None) else None
         if config.model_type in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite"):
             of_attention = ["kv_b_proj", "o_proj"]  # which every model has, with q_lora_rank or without
-        if config.model_type == "qwen3_next":  # PEFT changes the rank of adapters for experts that it fuses
+        if config.model_type in ("qwen3_next", "ernie4_5_moe"):  # PEFT changes the rank of adapters for experts that it fuses
             of_attention = ["q_proj", "k_proj", "v_proj", "o_proj"]
         if config.model_type == "gemma4_text":
             of_attention = ["q_proj", "o_proj"]  # which every layer has; and PEFT would adapt the projection of all layers' embeddings
