@@ -6,11 +6,11 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <chrono>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "bench/support.h"
 #include "device/memory_pool.h"
 #include "device/stream.h"
 #include "kernels/experts/expert_products.h"
@@ -29,20 +29,6 @@ struct Shapes {
 // The first is gpt-oss-20b's gate and up with 512 tokens, then Qwen3-30B-A3B's gate with 512 and 2,048 tokens, then a small mixture.
 constexpr Shapes kShapes[] = {{2048, 32, 5760, 2880}, {4096, 128, 768, 2048}, {16384, 128, 768, 2048}, {2048, 16, 1024, 1024}};
 
-Tensor filled(const Shape& shape, DType dtype) {
-  const Tensor t = empty(shape, dtype);
-  u32 state = 1;
-  for (i64 i = 0; i < t.elems(); ++i) {
-    const float x = static_cast<float>((state = state * 1664525U + 1013904223U) >> 8) * 0x1p-24F - 0.5F;
-    if (dtype == DType::f32) {
-      t.data<float>()[i] = x;
-    } else {
-      t.data<BFloat16>()[i] = narrow<BFloat16>(x);
-    }
-  }
-  return t;
-}
-
 Tensor begins_of(const Shapes& s) {
   const Tensor begins = empty({s.experts + 1}, DType::int32);
   double sum = 0, all = 0;
@@ -53,18 +39,6 @@ Tensor begins_of(const Shapes& s) {
     if (e < s.experts) sum += share(e);
   }
   return begins;
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
-
-template <class F>
-double seconds(F work) {
-  const auto begin = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 void experts(benchmark::State& state, const Shapes& s, DType dtype, Kind kind) {

@@ -11,11 +11,11 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "bench/support.h"
 #include "device/memory_pool.h"
 #include "device/stream.h"
 #include "kernels/products/gemm_few_rows.h"
@@ -40,32 +40,6 @@ struct Row {
            "/rows:" + std::to_string(m);
   }
 };
-
-Tensor filled(const Shape& shape, DType dtype) {
-  const Tensor t = empty(shape, dtype);
-  u32 state = 1;
-  for (i64 i = 0; i < t.elems(); ++i) {
-    const float x = static_cast<float>((state = state * 1664525U + 1013904223U) >> 8) * 0x1p-24F - 0.5F;
-    if (dtype == DType::f32) {
-      t.data<float>()[i] = x;
-    } else {
-      t.data<BFloat16>()[i] = narrow<BFloat16>(x);
-    }
-  }
-  return t;
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
-
-template <class F>
-double seconds(F work) {
-  const auto begin = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
 
 void few_rows(benchmark::State& state, const Row& row) {
   static ThreadPool threads(static_cast<int>(std::thread::hardware_concurrency()));
