@@ -1,4 +1,4 @@
-// What benchmarks of CPU kernels share.
+// This header has what several benchmarks of CPU kernels use: inputs, medians and times.
 #pragma once
 #include <algorithm>
 #include <chrono>

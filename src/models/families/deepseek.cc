@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-// What transformers assumes for missing keys of latent attention.
+// LatentDefaults holds the values that transformers assumes for missing keys of latent attention.
 struct LatentDefaults {
   i64 query_rank = 1536, unrotated = 128, value_dim = 128;
 };
