@@ -97,9 +97,9 @@ ExportResult export_folder(const PlainModel& plain, const std::filesystem::path&
        }))
     members.push_back({std::move(tensor)});
   for (Member& member : members) {  // what the folder has in MXFP4 was not trained since
-    const auto& [parameter, part] = member.tensor.members.front();
-    if (!member.tensor.scales.empty() && plain.stored().stored_part(*parameter) == nullptr) continue;
-    if (!member.tensor.scales.empty() && !plain.stored().stored_part(*parameter)->scales.empty()) member.copied = &plain.stored().tensors();
+    const nn::StoredPart* stored = plain.stored().stored_part(*member.tensor.members.front().parameter);
+    const bool both = !member.tensor.scales.empty() && stored != nullptr && !stored->scales.empty();
+    if (both) member.copied = &plain.stored().tensors();
   }
   const DType last = members.back().tensor.dtype;
   if (whole) {

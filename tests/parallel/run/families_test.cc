@@ -54,8 +54,8 @@ TEST_P(Families, AreTheSameBitsAnywhere) {
   expect_same_run(train(o), kept.at(folder));
 }
 
-// In bf16 and fp16 the gradients of parameters are f32, and everything else is narrow. The losses lie near those in fp32: they follow from
-// logits of about their size, which have been rounded to bf16, by 2^-8 of themselves at most, in a few layers one after the other.
+// This tests bf16 and fp16, where gradients of parameters are f32 and all else is narrow. The losses lie near those in fp32: they follow
+// from logits of about their size, which have been rounded to bf16, by 2^-8 of themselves at most, in a few layers one after the other.
 class FamiliesInHalves : public testing::TestWithParam<std::string> {};
 
 TEST_P(FamiliesInHalves, AreTheSameBitsOnNvmeAndNearFp32) {
